@@ -57,10 +57,10 @@ static bool stream_of_allocation(struct sg_core *core, struct sg_lane *lane, con
     *ret_wait = true;
     *ret = sg_lane_reads(lane);
     if (!request->has_stream)
-        return true;
+        return !sg_samples_waits_are_vain();
     *ret = request->stream;
     if (tag->slot ? !sg_work_stream(core, device, tag->slot, tag->context, ret)
-                  : sg_streams_context_of(*ret) != tag->context)
+                  : sg_streams_context_of(*ret) != tag->context || !sg_work_may(tag->context, *ret))
         return false;
     *ret_wait = !tag->slot || !sg_core_slot_is_fresh(core, device, tag->slot);
     return !*ret_wait || sg_work_is_idle(*ret);
@@ -120,7 +120,7 @@ static void look_at_given(struct sg_core *core, int device, const struct sg_requ
         if (last && request->has_stream && tag->slot)
             sg_core_slot_upkeep(core, device, tag->slot);
     } else {
-        sg_check_left_out(SG_LEFT_OUT_STREAM);
+        sg_work_has_no_stream();
     }
     sg_work_leave();
     sg_reader_settle(&reader);
@@ -157,7 +157,7 @@ static void look_at_marks(struct sg_core *core, int device, const struct sg_requ
         return;
     struct sg_reader reader = {.lane = lane, .now = now, .stream = request->stream};
     if (tag->slot ? sg_work_stream(core, device, tag->slot, tag->context, &reader.stream)
-                  : sg_streams_context_of(reader.stream) == tag->context)
+                  : sg_streams_context_of(reader.stream) == tag->context && sg_work_may(tag->context, reader.stream))
         sg_reader_words(&reader, freed);
     sg_work_leave();
 }

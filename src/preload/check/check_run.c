@@ -22,11 +22,14 @@
 #include <stdatomic.h>
 #include <stdlib.h>
 
+#include "base/clock.h"
 #include "check/compare.h"
 #include "check/faults.h"
 #include "check/findings.h"
 #include "check/frees.h"
 #include "check/guard.h"
+#include "check/guard_table.h"
+#include "check/held.h"
 #include "check/live.h"
 #include "check/run_count.h"
 #include "check/samples.h"
@@ -51,8 +54,11 @@ static bool check_ends(void)
         return false;
     struct sg_core *core = sg_enter();
     if (core) {
-        (void)sg_guard_settle_all(END_NS / 4);
-        for (unsigned left = sg_samples_finish(sg_check_driver, NULL, END_NS, sg_check_compare); left; left--)
+        uint64_t until = sg_clock_ns() + END_NS;
+        (void)sg_guard_settle_all(END_NS);
+        uint64_t now = sg_clock_ns();
+        unsigned left = sg_samples_finish(sg_check_driver, NULL, until > now ? until - now : 0, sg_check_compare);
+        for (left += sg_guards_unread(); left; left--)
             sg_check_left_out(SG_LEFT_OUT_END);
         sg_leave();
     }
@@ -116,6 +122,7 @@ void sg_check_context_ends(CUcontext context)
 
 void sg_check_context_gone(CUcontext context)
 {
+    sg_held_context_gone(context);
     for (unsigned lost = sg_lane_gone(context); lost; lost--)
         sg_check_left_out(SG_LEFT_OUT_LOST);
 }

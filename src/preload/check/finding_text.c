@@ -46,7 +46,7 @@ void sg_text_note(struct sg_finding_text *text, const char *what, const struct s
 void sg_text_size(struct sg_finding_text *text, uint64_t bytes)
 {
     char size[SG_SIZE_TEXT];
-    sg_text_print(text, "%" PRIu64 " bytes", bytes);
+    sg_text_print(text, "%" PRIu64 " byte%s", bytes, sg_plural(bytes));
     if (bytes >= SG_KIB)
         sg_text_print(text, " (%s)", sg_size_format(bytes, size));
 }

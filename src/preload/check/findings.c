@@ -119,9 +119,12 @@ static void add_now(struct sg_finding_text *text, const struct sg_finding *findi
         sg_text_note(text, finding->call ? "" : " was freed", &now->note);
     }
     sg_text_print(text, "\n");
-    if (finding->block && finding->block->freed.event && now->note.event > finding->block->freed.event)
-        sg_text_print(text, "  between  %" PRIu64 " allocations and frees, %.3f ms\n",
-            now->note.event - finding->block->freed.event - 1, (double)(now->note.ns - finding->block->freed.ns) / 1e6);
+    if (finding->block && finding->block->freed.event && now->note.event > finding->block->freed.event) {
+        uint64_t events = now->note.event - finding->block->freed.event - 1;
+        sg_text_print(text, "  between  %" PRIu64 " %s, %.3f ms\n", events,
+            events == 1 ? "allocation or free" : "allocations and frees",
+            (double)(now->note.ns - finding->block->freed.ns) / 1e6);
+    }
 }
 
 /* A finding as a block of text. Each line but the first begins with two spaces and what it is about. */
@@ -252,8 +255,8 @@ void sg_findings_end(uint64_t frees, uint64_t filled, uint64_t read, const char 
         sg_text_write(&text);
         return;
     }
-    sg_text_print(&text, "segalloc: check: checked %s frees, %s filled, %s read back", sg_text_number(frees, number),
-        sg_size_format(filled, filled_text), sg_size_format(read, read_text));
+    sg_text_print(&text, "segalloc: check: checked %s free%s, %s filled, %s read back", sg_text_number(frees, number),
+        sg_plural(frees), sg_size_format(filled, filled_text), sg_size_format(read, read_text));
     sg_guard_write_counts(guards, sizeof guards);
     if (sg_check_parts & SG_CHECK_GUARD)
         sg_text_print(&text, ", guarded %s block%s%s%s%s, %u in quarantine, %" PRIu64 " fault%s",

@@ -5,6 +5,7 @@
 
 #include "check/compare.h"
 #include "check/findings.h"
+#include "check/held.h"
 #include "check/live.h"
 #include "check/read_back.h"
 #include "check/state.h"
@@ -97,7 +98,7 @@ static bool stamp_by_others(struct sg_core *core, struct sg_freed *block, CUcont
         if (!sg_work_stream(core, block->device, slot, context, &stream) ||
             !sg_work_went_well(sg_real()->cuMemsetD16Async(block->base + sg_fill_stamp_at(&block->fill, slot),
                 sg_pattern_stamp(block->fill.word, slot), 1, stream))) {
-            sg_check_left_out(SG_LEFT_OUT_STREAM);
+            sg_work_has_no_stream();
             continue;
         }
         sg_core_slot_upkeep(core, block->device, slot);
@@ -115,7 +116,7 @@ static bool fill_in_order(struct sg_core *core, struct sg_freed *block, struct s
     bool alone = !users->others, well = true, fresh = sg_core_slot_is_fresh(core, block->device, users->own);
     if (!sg_work_stream(core, block->device, users->own, tag->context, &reader->stream) ||
         (!alone && !block->fill.has_tail) || (!fresh && !sg_work_is_idle(reader->stream))) {
-        sg_check_left_out(SG_LEFT_OUT_STREAM);
+        sg_work_has_no_stream();
         return false;
     }
     reader->kept_all = !fresh;
@@ -142,10 +143,11 @@ static bool fill_in_order(struct sg_core *core, struct sg_freed *block, struct s
 }
 
 /* Fills a block by a stream of ours, after all work that there is. The free then waits for that stream too. */
-static bool fill_after_all(struct sg_freed *block, struct sg_reader *reader, bool canary)
+static bool fill_after_all(struct sg_freed *block, CUcontext context, struct sg_reader *reader, bool canary)
 {
-    if (!sg_lane_fills_after_all(reader->lane, sg_check_driver)) {
-        sg_check_left_out(SG_LEFT_OUT_DRIVER);
+    bool held = sg_held_any(context);
+    if (held || !sg_lane_fills_after_all(reader->lane, sg_check_driver)) {
+        sg_check_left_out(held ? SG_LEFT_OUT_HELD : SG_LEFT_OUT_DRIVER);
         return false;
     }
     reader->stream = sg_lane_fills(reader->lane);
@@ -181,7 +183,7 @@ static bool look_at_free(struct sg_core *core, struct sg_freed *block, struct sg
     else if (sg_contexts_only() != tag->context)
         sg_check_left_out(SG_LEFT_OUT_CONTEXT);
     else
-        done = fill_after_all(block, &reader, canary);
+        done = fill_after_all(block, tag->context, &reader, canary);
     if (tag->sync == SG_FREE_SYNC_STREAM && !users.in_order)
         tag->sync = SG_FREE_SYNC_EVENT; /* so that it covers the fill whatever has become known since */
     sg_work_leave();

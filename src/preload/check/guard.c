@@ -73,23 +73,27 @@ bool sg_guard_wants(size_t bytes)
    GPU. The slack of 5,000 bytes is 120.
 
    Writes the canary into the slack, on a stream of ours that waits for nobody. The program's own writes come after it: else an
-   overrun that comes first would be written over. So it is waited for, 2 ms at most; a slack that takes longer is not checked. */
+   overrun that comes first would be written over. So it is waited for, 2 s at most. A driver whose thread
+   gets no time on a busy host is late by milliseconds. A slack that takes longer is not checked. */
 static void write_slack(struct sg_guard *guard, const struct sg_tag *tag)
 {
-    enum { RESTS_MOST = 100 };
     uint64_t slack = guard->at.begin + guard->mapped - guard->at.shown - guard->block->bytes;
-    struct sg_lane *lane = slack ? sg_work_enter(tag->context) : NULL;
+    bool vain = sg_samples_waits_are_vain();
+    struct sg_lane *lane = slack && !vain ? sg_work_enter(tag->context) : NULL;
+    if (slack && vain)
+        sg_check_left_out(SG_LEFT_OUT_RING);
     if (!lane)
         return;
-    CUstream stream = sg_lane_reads(lane);
-    bool written = sg_work_went_well(
-        sg_real()->cuMemsetD8Async(guard->at.shown + guard->block->bytes, SG_CANARY_BYTE, slack, stream));
-    for (int i = 0; i < RESTS_MOST && written && !guard->block->canary; i++) {
-        guard->block->canary = sg_real()->cuStreamQuery(stream) == CUDA_SUCCESS;
-        if (!guard->block->canary)
-            sg_rest(REST_NS);
-    }
+    struct sg_reader reader = {.lane = lane, .stream = sg_lane_reads(lane), .kept_all = true};
+    bool written = sg_reader_begin(&reader) &&
+                   sg_work_went_well(sg_real()->cuMemsetD8Async(guard->at.shown + guard->block->bytes, SG_CANARY_BYTE,
+                       slack, reader.stream));
+    sg_reader_send(&reader);
     sg_work_leave();
+    sg_reader_settle(&reader);
+    guard->block->canary = written && !reader.gave_up;
+    if (!guard->block->canary)
+        sg_check_left_out(SG_LEFT_OUT_RING);
 }
 
 /* Notes who the block is for, and lets the program have it.

@@ -209,6 +209,16 @@ bool sg_guards_await(void)
     return any;
 }
 
+unsigned sg_guards_unread(void)
+{
+    unsigned count = 0;
+    sg_process_lock(SG_LOCK_GUARD);
+    for (const struct sg_guard *guard = freed.first; guard; guard = guard->next)
+        count += guard->block->canary;
+    sg_process_unlock(SG_LOCK_GUARD);
+    return count;
+}
+
 struct sg_guard *sg_guards_take_surplus(void)
 {
     struct sg_freed *block = NULL;

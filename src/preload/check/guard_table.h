@@ -72,6 +72,9 @@ void sg_guards_back(struct sg_guard *guard);
 uint64_t sg_guards_frees(void);
 bool sg_guards_await(void);
 
+/* Freed blocks whose slack is still to be read. */
+unsigned sg_guards_unread(void);
+
 /* A TAKEN block has a number as if it was freed now; and it is FREED once more. */
 void sg_guards_renumber(struct sg_guard *guard);
 void sg_guards_freed_again(struct sg_guard *guard);

@@ -33,6 +33,8 @@
 #include "process/process.h"
 #include "track/stream_handle.h"
 
+enum { OUT = 256 }; /* marks of a stream that are on their way, where one has room for some 1,024 pieces of work */
+
 static atomic_bool several; /* streams: one was made beside the legacy one */
 
 /* A stream of each thread is one for each. Handles are even, so no other key is like that. */
@@ -78,7 +80,7 @@ static void marks_write(struct sg_lane *lane, CUstream named)
     words->closed = false; /* the program uses the context, so it has not ended */
     unsigned at = words->word ? word_find(lane, named, true) : SG_MARK_STREAMS;
     struct sg_word *own = at < SG_MARK_STREAMS ? &words->stream[at] : NULL;
-    if (own && own->writes)
+    if (own && (own->writes || own->last - word_read(words, at) >= OUT))
         own = NULL;
     if (own)
         own->writes = true;
@@ -128,7 +130,7 @@ void sg_marks_worked(CUstream stream, bool per_thread)
         struct sg_lane *lane = sg_work_try(context);
         if (lane) {
             CUstream named = sg_stream_named(stream, per_thread);
-            if (!default_is_idle(stream, named))
+            if (!default_is_idle(stream, named) && sg_work_may(context, named))
                 marks_write(lane, named);
             sg_work_leave();
         }

@@ -20,7 +20,8 @@
    Most of the time all marks that a block needs are there already, and nothing is copied.
 
    Limits. None before the process has made a stream. 256 streams of a context, eight marks for a block. None while a capture is
-   active.
+   active, nor where a stream may wait for the program (held.h). 256 marks of a stream are on their way at most, since each takes some of
+   its room.
 
    Other contexts. The words of another context than the next owner's may go with it, so no stream copies them. The host looks
    at them instead, once the next owner's stream has come to its first work. A mark that is missing even then was missing

@@ -26,7 +26,14 @@
 #include "process/process.h"
 #include "track/context_pins.h"
 
-enum { LANES = SG_LANES, BATCHES = 128, WORDS_BYTES = SG_MARK_STREAMS * 4, ASKED_AT_ONCE = 2, REST_NS = 50000 };
+enum {
+    LANES = SG_LANES,
+    BATCHES = 128,
+    WORDS_BYTES = SG_MARK_STREAMS * 4,
+    ASKED_AT_ONCE = 2,
+    REST_NS = 50000,
+    PATIENCE_NS = 2000000000
+};
 
 enum batch_state { BATCH_EMPTY, BATCH_TAKEN, BATCH_OUT, BATCH_ASKED };
 
@@ -45,6 +52,7 @@ struct sg_shadow sg_check_shadow;
 static struct sg_lane lanes[LANES];
 static atomic_uint next_asked; /* whose turn it is to be asked about */
 static atomic_bool stuck;
+static atomic_uint voids; /* batches that are out, and were waited for in vain */
 
 struct sg_words *sg_lane_words(struct sg_lane *lane)
 {
@@ -202,6 +210,8 @@ static void batch_empty(struct sg_batch *batch)
     sg_process_lock(SG_LOCK_CHECK);
     for (unsigned i = 0; i < batch->count; i++)
         sg_shadow_unref(&sg_check_shadow, batch->sample[i].freed);
+    atomic_fetch_sub(&voids, batch->is_void);
+    batch->is_void = false;
     batch->count = 0;
     batch->state = BATCH_EMPTY;
     sg_process_unlock(SG_LOCK_CHECK);
@@ -243,17 +253,31 @@ bool sg_batch_send(struct sg_batch *batch, CUstream stream)
     return sent;
 }
 
+/* Streams that are independent may share a channel of the GPU (CUDA_DEVICE_MAX_CONNECTIONS), and then wait for each other's work. So
+   a wait has an end. Once one was given up, nobody waits before that batch has come. */
 bool sg_batch_settle(struct sg_batch *batch, const struct sg_driver *driver, sg_compare_fn *compare)
 {
-    bool there = driver->event_synchronize(batch->event) == CUDA_SUCCESS;
-    if (there) {
+    uint64_t until = sg_clock_ns() + PATIENCE_NS;
+    long rest = REST_NS / 8;
+    CUresult result;
+    while ((result = driver->event_query(batch->event)) == CUDA_ERROR_NOT_READY && sg_clock_ns() < until) {
+        sg_rest(rest);
+        rest = rest < REST_NS ? 2 * rest : rest;
+    }
+    if (result == CUDA_SUCCESS) {
         compare(batch);
         batch_empty(batch);
     } else {
         batch->is_void = true;
+        atomic_fetch_add(&voids, 1);
         batch_is(batch, BATCH_OUT);
     }
-    return there;
+    return result == CUDA_SUCCESS;
+}
+
+bool sg_samples_waits_are_vain(void)
+{
+    return atomic_load_explicit(&voids, memory_order_relaxed);
 }
 
 /* Takes a batch that is out, of the context or with NULL of any; NULL: there is none from `*at` on. */
@@ -340,6 +364,7 @@ unsigned sg_lane_gone(CUcontext context)
     for (unsigned i = 0; lane && i < BATCHES; i++) {
         struct sg_batch *batch = &lane->batch[i];
         lost += batch->state != BATCH_EMPTY;
+        atomic_fetch_sub(&voids, batch->state != BATCH_EMPTY && batch->is_void);
         for (unsigned k = 0; batch->state != BATCH_EMPTY && k < batch->count; k++)
             sg_shadow_unref(&sg_check_shadow, batch->sample[k].freed);
         *batch = (struct sg_batch){0};

@@ -100,9 +100,10 @@ bool sg_batch_send(struct sg_batch *batch, CUstream stream);
 /* The same, for a batch that sg_batch_settle() follows: nobody else asks about it. */
 bool sg_batch_keep(struct sg_batch *batch, CUstream stream);
 
-/* Waits on the host for a batch that was kept, with the driver of the core, and compares it. False: the wait was given up,
-   and nothing of it will be compared. */
+/* Waits on the host for a batch that was kept, with the driver of the core, and compares it. False: the wait was given up after 2 s,
+   and nothing of it will be compared. sg_samples_waits_are_vain(): such a batch is out still, so the next wait may last as long. */
 bool sg_batch_settle(struct sg_batch *batch, const struct sg_driver *driver, sg_compare_fn *compare);
+bool sg_samples_waits_are_vain(void);
 
 /* True if all batches were out at the last look, and none has come back since: it is no use to wait for one. */
 bool sg_samples_are_stuck(void);

@@ -34,6 +34,7 @@ static inline bool sg_check_thorough(void)
      CONTEXT    the current context is a green one, or there is no lane for it; or a free that is to wait for all work
                 has several contexts to wait for, and an event covers one
      STREAM     the stream is not fresh and not idle, is of another context, or cannot be named by this thread
+     HELD       a stream may wait for the program, and the one that the work would go to is not idle (held.h)
      COMPLETE   the caller has waited by itself, so the core gives the memory out at once, without a wait for a fill
      RING       all batches of the context are out
      MANY       a large block took the place of more than 8 small ones, where it is not thorough
@@ -44,6 +45,7 @@ static inline bool sg_check_thorough(void)
     LEFT_OUT(CAPTURE, "during captures")                                \
     LEFT_OUT(CONTEXT, "beside other contexts")                          \
     LEFT_OUT(STREAM, "of streams that others may already come after")   \
+    LEFT_OUT(HELD, "beside streams that may wait for the program")      \
     LEFT_OUT(COMPLETE, "after a wait of the caller")                    \
     LEFT_OUT(RING, "while too many samples were on their way")          \
     LEFT_OUT(MANY, "of more freed blocks than one allocation looks at") \

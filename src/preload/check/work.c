@@ -7,6 +7,7 @@
 #include <stdatomic.h>
 
 #include "check/faults.h"
+#include "check/held.h"
 #include "check/state.h"
 #include "process/hooks.h"
 #include "services/hazard_annotations.h"
@@ -29,7 +30,8 @@ static struct sg_lane *work_lane(CUcontext context, bool *ret_capturing)
 {
     sg_captures_exclude();
     *ret_capturing = sg_captures_active();
-    struct sg_lane *lane = *ret_capturing || sg_contexts_green(context) ? NULL : sg_lane_of(context, true);
+    bool none = *ret_capturing || sg_contexts_green(context);
+    struct sg_lane *lane = none ? NULL : sg_lane_of(context, /* make */ !sg_held_any(context));
     if (lane)
         sg_annotate_upkeep(true);
     else
@@ -55,8 +57,18 @@ struct sg_lane *sg_work_enter(CUcontext context)
 /* The legacy stream is asked for every stream: which of them are blocking the driver says only by another call. */
 bool sg_work_is_idle(CUstream stream)
 {
-    return sg_real()->cuStreamQuery(stream) == CUDA_SUCCESS &&
+    return !sg_samples_waits_are_vain() && sg_real()->cuStreamQuery(stream) == CUDA_SUCCESS &&
            sg_real()->cuStreamQuery(CU_STREAM_LEGACY) == CUDA_SUCCESS;
+}
+
+bool sg_work_may(CUcontext context, CUstream stream)
+{
+    return !sg_held_any(context) || sg_work_is_idle(stream);
+}
+
+void sg_work_has_no_stream(void)
+{
+    sg_check_left_out(sg_held_some() ? SG_LEFT_OUT_HELD : SG_LEFT_OUT_STREAM);
 }
 
 void sg_work_leave(void)
@@ -72,5 +84,6 @@ bool sg_work_stream(struct sg_core *core, int device, sg_slot slot, CUcontext co
     if (!sg_core_slot_stream(core, device, slot, &id) || id.context != context || id.flags & SG_STREAM_UNFENCEABLE)
         return false;
     *ret = id.handle;
-    return !id.per_thread || (sg_streams_find(core, CU_STREAM_PER_THREAD, true, &own) && own.slot == slot);
+    return (!id.per_thread || (sg_streams_find(core, CU_STREAM_PER_THREAD, true, &own) && own.slot == slot)) &&
+           sg_work_may(context, *ret);
 }

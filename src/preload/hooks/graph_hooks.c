@@ -202,6 +202,7 @@ static CUresult graph_launch(CUresult (*real)(CUgraphExec, CUstream), CUgraphExe
     bool noted = atomic_load_explicit(&sg_outside_any, memory_order_relaxed) && sg_outside_traced();
     if (noted)
         sg_outside_launch_begins();
+    int held = sg_graph_order_has_waits() ? sg_work_holds(stream, per_thread) : -1;
     CUresult result = real(exec, stream);
     SG_MAKE_ROOM_FOR(result, real(exec, stream)) /* memory of its own allocation nodes */
     if (result == CUDA_SUCCESS)
@@ -218,6 +219,7 @@ static CUresult graph_launch(CUresult (*real)(CUgraphExec, CUstream), CUgraphExe
         untracked_order(stream, per_thread);
     else
         sg_work_note(stream, per_thread);
+    sg_work_is_given(held);
     observe_graph(stream, per_thread);
     return result;
 }
@@ -343,20 +345,24 @@ static void waits_in_captures(void)
         sg_graph_order_waits();
 }
 
-#define WAITS(symbol, per_thread, parameters, arguments) \
-    CUresult symbol parameters \
-    { \
-        waits_in_captures(); \
-        CUresult result = sg_real()->symbol arguments; \
-        untracked_order(stream, false); \
-        return result; \
-    } \
-    CUresult per_thread parameters \
-    { \
-        waits_in_captures(); \
+#define WAITS(symbol, per_thread, parameters, arguments)   \
+    CUresult symbol parameters                             \
+    {                                                      \
+        waits_in_captures();                               \
+        const int held = sg_work_holds(stream, false);     \
+        CUresult result = sg_real()->symbol arguments;     \
+        untracked_order(stream, false);                    \
+        sg_work_is_given(held);                            \
+        return result;                                     \
+    }                                                      \
+    CUresult per_thread parameters                         \
+    {                                                      \
+        waits_in_captures();                               \
+        const int held = sg_work_holds(stream, true);      \
         CUresult result = sg_real()->per_thread arguments; \
-        untracked_order(stream, true); \
-        return result; \
+        untracked_order(stream, true);                     \
+        sg_work_is_given(held);                            \
+        return result;                                     \
     }
 WAITS(cuStreamWaitValue32, cuStreamWaitValue32_ptsz,
       (CUstream stream, CUdeviceptr address, cuuint32_t value, unsigned flags), (stream, address, value, flags))
@@ -406,8 +412,10 @@ static bool has_write(unsigned count, const CUstreamBatchMemOpParams *params)
         waits_in_captures();                                                                           \
         if (visible)                                                                                   \
             sg_streams_host_may_observe_all();                                                         \
+        const int held = sg_work_holds(stream, own);                                                   \
         CUresult result = sg_real()->symbol(stream, count, params, flags);                             \
         untracked_order(stream, own);                                                                  \
+        sg_work_is_given(held);                                                                        \
         if (visible)                                                                                   \
             sg_streams_host_may_observe_all();                                                         \
         return result;                                                                                 \

@@ -55,37 +55,47 @@ CUresult cuLaunchCooperativeKernelMultiDevice(const CUDA_LAUNCH_PARAMS *launches
     return result;
 }
 
-/* `address`: what may be memory of ours; 0 where nothing is. */
-#define HAND_ON(symbol, parameters, arguments, stream, own, shows, address) \
-    CUresult symbol parameters                                              \
-    {                                                                       \
-        const bool visible = shows;                                         \
-        if (visible)                                                        \
-            sg_streams_host_may_observe(stream, own);                       \
-        sg_guard_uses(address, #symbol);                                    \
-        CUresult result = sg_real()->symbol arguments;                      \
-        sg_fault_seen(result, #symbol);                                     \
-        SG_MAKE_ROOM_FOR(result, sg_real()->symbol arguments)               \
-        sg_refusals_note_outside(result, 0, SEGALLOC_OUTSIDE_MODULES, 0);   \
-        sg_work_note(stream, own);                                          \
-        sg_work_used(address);                                              \
-        if (address)                                                        \
-            sg_copies_used(address, stream, own);                           \
-        if (visible)                                                        \
-            sg_streams_host_may_observe(stream, own);                       \
-        return result;                                                      \
+/* A function of the host may wait for the program: `check` is to know while one runs. The parameters `call` and `user` are replaced. */
+#define WRAPS_NOTHING (void)0
+#define WRAPS_FUNCTION (sg_check_on() ? sg_held_wrap_function(&call, &user) : (void)0)
+#define WRAPS_CALLBACK (sg_check_on() ? sg_held_wrap_callback(&call, &user) : (void)0)
+
+/* `of`: what is wrapped. `address`: what may be memory of ours; 0 where nothing is. */
+#define HAND_ON(symbol, parameters, arguments, stream, own, shows, of, address) \
+    CUresult symbol parameters                                                  \
+    {                                                                           \
+        const bool visible = shows;                                             \
+        if (visible)                                                            \
+            sg_streams_host_may_observe(stream, own);                           \
+        WRAPS_##of;                                                             \
+        sg_guard_uses(address, #symbol);                                        \
+        CUresult result = sg_real()->symbol arguments;                          \
+        sg_fault_seen(result, #symbol);                                         \
+        SG_MAKE_ROOM_FOR(result, sg_real()->symbol arguments)                   \
+        sg_refusals_note_outside(result, 0, SEGALLOC_OUTSIDE_MODULES, 0);       \
+        sg_work_note(stream, own);                                              \
+        sg_work_used(address);                                                  \
+        if (address)                                                            \
+            sg_copies_used(address, stream, own);                               \
+        if (visible)                                                            \
+            sg_streams_host_may_observe(stream, own);                           \
+        return result;                                                          \
     }
-#define BOTH(symbol, per_thread, parameters, arguments, stream, shows, address) \
-    HAND_ON(symbol, parameters, arguments, stream, false, shows, address)       \
-    HAND_ON(per_thread, parameters, arguments, stream, true, shows, address)
+#define BOTH(symbol, per_thread, parameters, arguments, stream, shows, of, address) \
+    HAND_ON(symbol, parameters, arguments, stream, false, shows, of, address)       \
+    HAND_ON(per_thread, parameters, arguments, stream, true, shows, of, address)
 #define SUBMIT(symbol, per_thread, base, version, parameters, arguments, stream) \
-    BOTH(symbol, per_thread, parameters, arguments, stream, false, 0)
+    BOTH(symbol, per_thread, parameters, arguments, stream, false, NOTHING, 0)
 #define SUBMIT_VISIBLE(symbol, per_thread, base, version, parameters, arguments, stream) \
-    BOTH(symbol, per_thread, parameters, arguments, stream, sg_following(), 0)
+    BOTH(symbol, per_thread, parameters, arguments, stream, sg_following(), NOTHING, 0)
+#define SUBMIT_FUNCTION(symbol, per_thread, base, version, parameters, arguments, stream) \
+    BOTH(symbol, per_thread, parameters, arguments, stream, sg_following(), FUNCTION, 0)
+#define SUBMIT_CALLBACK(symbol, per_thread, base, version, parameters, arguments, stream) \
+    BOTH(symbol, per_thread, parameters, arguments, stream, sg_following(), CALLBACK, 0)
 #define SUBMIT_VISIBLE_FROM(symbol, per_thread, base, version, parameters, arguments, stream) \
-    BOTH(symbol, per_thread, parameters, arguments, stream, sg_following(), src)
+    BOTH(symbol, per_thread, parameters, arguments, stream, sg_following(), NOTHING, src)
 #define SUBMIT_VISIBLE_TO(symbol, per_thread, base, version, parameters, arguments, stream) \
-    BOTH(symbol, per_thread, parameters, arguments, stream, sg_following(), dst)
+    BOTH(symbol, per_thread, parameters, arguments, stream, sg_following(), NOTHING, dst)
 #define SUBMIT_WRITING(symbol, per_thread, base, version, parameters, arguments, stream) \
-    BOTH(symbol, per_thread, parameters, arguments, stream, launch_is_seen_at(dst), dst)
+    BOTH(symbol, per_thread, parameters, arguments, stream, launch_is_seen_at(dst), NOTHING, dst)
 #include "process/launch_hooks.def"

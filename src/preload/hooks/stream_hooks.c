@@ -2,6 +2,7 @@
 #include <stdbool.h>
 #include <stddef.h>
 
+#include "check/held.h"
 #include "check/marks.h"
 #include "check/state.h"
 #include "hooks/capture_end.h"
@@ -56,6 +57,7 @@ static CUresult stream_destroy(CUresult (*real)(CUstream), CUstream stream)
     if (!sg_check_on())
         return stream_destroyed(real(stream), stream);
     sg_marks_stream_gone(stream);
+    sg_held_stream_gone(stream);
     sg_captures_joining();
     CUresult result = real(stream);
     sg_captures_joined();

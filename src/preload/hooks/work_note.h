@@ -8,6 +8,7 @@
 #ifndef SG_WORK_NOTE_H
 #define SG_WORK_NOTE_H
 
+#include "check/held.h"
 #include "check/marks.h"
 #include "check/state.h"
 #include "track/streams.h"
@@ -19,6 +20,17 @@ static inline void sg_work_note(CUstream stream, bool per_thread)
     sg_submitted(stream, per_thread);
     if (sg_check_on())
         sg_marks_noted();
+}
+
+/* Around a call that gives a stream work which may wait for the program; `check` gives it none of its own meanwhile. */
+static inline int sg_work_holds(CUstream stream, bool per_thread)
+{
+    return sg_check_on() ? sg_held_begin(stream, per_thread) : -1;
+}
+static inline void sg_work_is_given(int held)
+{
+    if (held >= 0)
+        sg_held_end(held);
 }
 
 /* The work that was noted last used memory at `address`, which may be ours. `check` is to know of each,

@@ -1,11 +1,13 @@
 /* Programs that end in various ways after one mistake, or in the middle of work that check looks at.
 
    Usage: ends MISTAKE END [FILE]. MISTAKE: none, twice (a double free, told at once), late (a write after a free, told when a copy
-   has arrived), behind (the same, and the copy is behind work that never ends), many (so many frees behind it that no
-   batch is left). END: how the process ends, or `closed`: FILE is opened as descriptor 2 before the mistake. */
+   has arrived), behind (the same, and the copy is behind work that never ends), held (behind work that may wait for the program),
+   many (so many frees behind work that never ends that no batch is left). END: how the process ends, or `closed`: FILE is opened as
+   descriptor 2 before the mistake. */
 #include <fcntl.h>
 #include <pthread.h>
 #include <signal.h>
+#include <stdatomic.h>
 #include <stdbool.h>
 #include <stdint.h>
 #include <sys/wait.h>
@@ -33,13 +35,6 @@ static CUdeviceptr freed_on(CUstream stream)
     return address;
 }
 
-static void never_ends(void *unused)
-{
-    (void)unused;
-    for (;;)
-        pause();
-}
-
 static void mistake_none(void)
 {
     freed_on(one);
@@ -57,14 +52,46 @@ static void mistake_late(void)
     MUST(cuStreamSynchronize(one));
 }
 
+static atomic_bool begun;
+
+static void never_ends(void *unused)
+{
+    (void)unused;
+    begun = true;
+    for (;;)
+        pause();
+}
+
+/* Kernels that the simulator's `kernel_us` keeps at work for longer than anybody waits. Nothing says of a kernel that it waits for the
+   program, so `check` gives its stream work. */
+static void launch_for_very_long(CUstream stream)
+{
+    CUmodule module;
+    CUfunction kernel;
+    MUST(cuModuleLoadData(&module, "no code is read"));
+    MUST(cuModuleGetFunction(&kernel, module, "touch"));
+    for (int i = 0; i < 10; i++)
+        MUST(cuLaunchKernel(kernel, 1, 1, 1, 1, 1, 1, 0, stream, NULL, NULL));
+}
+
 /* The copy of bytes that are freed and serve again there never comes. */
 static void mistake_behind(void)
 {
     freed_on(held);
     MUST(cuStreamSynchronize(held));
-    MUST(cuLaunchHostFunc(held, never_ends, NULL));
+    launch_for_very_long(held);
     MUST(cuMemsetD8Async(freed_on(held), 8, 8, held));
     MUST(cuMemsetD8Async(taken_on(held), 1, 8, held));
+}
+
+/* A function of the host that runs may wait for the program: `check` looks at nothing behind it. */
+static void mistake_held(void)
+{
+    freed_on(one);
+    MUST(cuLaunchHostFunc(held, never_ends, NULL));
+    while (!begun)
+        usleep(100);
+    MUST(cuMemsetD8Async(freed_on(held), 8, 8, held));
 }
 
 static void mistake_many(void)
@@ -149,7 +176,7 @@ int main(int count, char **argument)
         const char *name;
         void (*make)(void);
     } mistakes[] = {{"none", mistake_none}, {"twice", mistake_twice}, {"late", mistake_late},
-        {"behind", mistake_behind}, {"many", mistake_many}};
+        {"behind", mistake_behind}, {"held", mistake_held}, {"many", mistake_many}};
     if (count < 3)
         return 2;
     be_child(argument[2]);

@@ -168,7 +168,7 @@ class Findings(unittest.TestCase):
         result = run("set_after_free", "check:on")
         lines = result.stderr.splitlines()
         self.assertEqual(lines[0], f"segalloc: check: {WRITE}")
-        self.assertRegex(lines[-1], r"^segalloc: check: checked 1 frees, .* filled, .* read back: 1 finding \(write after free: 1\)$")
+        self.assertRegex(lines[-1], r"^segalloc: check: checked 1 free, .* filled, .* read back: 1 finding \(write after free: 1\)$")
         self.assertEqual(result.returncode, 0)
         for line in lines[1:-1]:
             self.assertRegex(line, r"^  (where|block|now|between|likely|next|  ) ")

@@ -110,7 +110,7 @@ class Guards(unittest.TestCase):
         self.assertRegex(result.stderr, r"where    error 700, an illegal memory access, returned by cuStreamSynchronize, at 0x[0-9a-f]+, "
                                         r"byte 100 of the block\n")
         self.assertRegex(result.stderr, r"unmapped from 0x[0-9a-f]+ to 0x[0-9a-f]+\n")
-        self.assertRegex(lines[-1], r"^segalloc: check: checked 1 frees, .*, guarded 1 block, 1 in quarantine, 1 fault: 1 finding \(error of the GPU: 1\)$")
+        self.assertRegex(lines[-1], r"^segalloc: check: checked 1 free, .*, guarded 1 block, 1 in quarantine, 1 fault: 1 finding \(error of the GPU: 1\)$")
         self.assertEqual(run("read_after_free", conf="check:guard," + ALL).returncode, 0)
 
     def test_without_guards(self):

@@ -31,6 +31,8 @@ static const struct call work[] = {
     BOTH(symbol, per_thread, #stream, false, 0)
 #define SUBMIT_VISIBLE(symbol, per_thread, base, version, parameters, arguments, stream) \
     BOTH(symbol, per_thread, #stream, true, 0)
+#define SUBMIT_FUNCTION SUBMIT_VISIBLE
+#define SUBMIT_CALLBACK SUBMIT_VISIBLE
 #define SUBMIT_VISIBLE_FROM(symbol, per_thread, base, version, parameters, arguments, stream) \
     BOTH(symbol, per_thread, #stream, true, 1)
 #define SUBMIT_VISIBLE_TO SUBMIT_VISIBLE_FROM
