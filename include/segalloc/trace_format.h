@@ -186,10 +186,13 @@ enum segalloc_turn {
                                    again for less: bytes */
     SEGALLOC_TURN_PAUSE,       /* 0: a tag's pages are about to leave, or to come back; else why not */
     SEGALLOC_TURN_CONTENTS,    /* contents were saved, or put back: CUresult */
-    SEGALLOC_TURN_PAUSE_RUN,   /* a run of pages left, or came: CUresult, and << 32 pages that stay mapped after an error */
-    SEGALLOC_TURN_PAUSE_BACK,  /* a step before that was undone: 0; else 1 more than the pages of it that stay mapped */
-    SEGALLOC_TURN_PAUSE_END,   /* the end of a pause or resume. 0: nothing has changed; 1: done; 2: half done, which a
+    SEGALLOC_TURN_PAUSE_RUN, /* a run of pages left, or came: CUresult, and << 32 pages that stay mapped after an error */
+    SEGALLOC_TURN_PAUSE_BACK, /* a step before that was undone: 0; else 1 more than the pages of it that stay mapped */
+    SEGALLOC_TURN_PAUSE_END,  /* the end of a pause or resume. 0: nothing has changed; 1: done; 2: half done, which a
                                    resume mends */
+    SEGALLOC_TURN_OVERFLOW, /* a block is about to lie in the host's memory in part: so many bytes of it; or why not, below
+                                   512 */
+    SEGALLOC_TURN_ELSEWHERE, /* it does: so many bytes; 0: it does not; 1: nor can its addresses be used again */
 };
 
 /* What became of an allocation that was refused. */

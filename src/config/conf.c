@@ -26,6 +26,7 @@ enum type {
     TYPE_TEXT,
     TYPE_SIZE,
     TYPE_LIMIT,
+    TYPE_OVERFLOW,
     TYPE_CHECK,
     TYPE_AUTO_SIZE,
     TYPE_AUTO_MIB,
@@ -118,6 +119,19 @@ static bool option_set_limit(struct sg_conf *conf, const struct option *option, 
     return true;
 }
 
+/* "off", or "host=" and a size. */
+static bool option_set_overflow(uint64_t *field, const char *value)
+{
+    static const char host[] = "host=";
+    uint64_t bytes = 0;
+    if (sg_ascii_same(value, "off") ||
+        (strncmp(value, host, sizeof host - 1) == 0 && sg_size_parse(value + sizeof host - 1, &bytes) && bytes)) {
+        *field = bytes;
+        return true;
+    }
+    return false;
+}
+
 /* "True" or "False", in any case, as PyTorch writes them. */
 static bool option_set_bool(bool *field, const char *value)
 {
@@ -191,6 +205,8 @@ static bool option_set(struct sg_conf *conf, const struct option *option, const 
         return true;
     case TYPE_LIMIT:
         return option_set_limit(conf, option, value);
+    case TYPE_OVERFLOW:
+        return option_set_overflow(field, value);
     case TYPE_CHECK:
         return sg_conf_check_parse(value, field);
     case TYPE_ENUM_ALIAS: { /* older traces and settings say True or False, from when it had two values */
@@ -249,6 +265,11 @@ char *sg_conf_format(const struct sg_conf *conf, enum sg_option index, char *buf
             sg_conf_number_add(&text, conf->limit_fraction);
         else
             sg_conf_number_add_size(&text, conf->limit_bytes);
+        break;
+    case TYPE_OVERFLOW:
+        sg_text_add(&text, conf->overflow_host ? "host=" : "off");
+        if (conf->overflow_host)
+            sg_conf_number_add_size(&text, conf->overflow_host);
         break;
     case TYPE_CHECK:
         sg_conf_check_add(&text, *(const unsigned *)field);
@@ -332,6 +353,9 @@ char *sg_option_values(const struct sg_conf *conf, enum sg_option index, char *b
         break;
     case TYPE_LIMIT:
         sg_text_add(&text, "a fraction such as 0.5, or a size of 2 MiB and more such as 20GiB");
+        break;
+    case TYPE_OVERFLOW:
+        sg_text_add(&text, "off, or host= and a size such as host=4GiB");
         break;
     case TYPE_AUTO_SIZE:
         sg_text_add(&text, "auto or a size such as 512MiB");

@@ -99,6 +99,7 @@ struct sg_conf {
     double mapping_limit;             /* a whole number */
     uint64_t limit_bytes;             /* 0: none */
     double limit_fraction;            /* 0: none; one of the two at most is set */
+    uint64_t overflow_host;           /* bytes of the host's memory for each device; 0: off */
     bool limit_visible;
     uint64_t contiguous; /* bytes; 0: off */
     double host_reserve; /* share of the host's memory; 0: none */

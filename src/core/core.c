@@ -212,7 +212,7 @@ CUresult sg_core_block(struct sg_core *core, CUdeviceptr address, struct sg_bloc
         if (address - base < extent->requested) {
             *ret = (struct sg_block_info){base, extent->requested, device->ordinal,
                 (CUcontext)(uintptr_t)extent->context, extent->alloc_seq, false,
-                !(device->pages.kind & SG_PAGES_EXPORTABLE)};
+                !(device->pages.kind & SG_PAGES_EXPORTABLE) || range->region->memory.parts};
             result = CUDA_SUCCESS;
         }
     }

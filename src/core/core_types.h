@@ -45,6 +45,7 @@ struct sg_tag {
     bool torch;     /* the caller was PyTorch */
     bool tentative; /* free: a failure is not counted, because the caller asks again in another way */
     bool modest;    /* allocation: likewise for less, so it waits for nothing, and no failure is noted */
+    bool overflow;  /* allocation: nothing else is left, so it may lie in the host's memory as the option allows */
     /* Free: it is a step of stream `slot`, and all use of the block comes before it. A block of no known stream
        belongs to `slot` from then on. */
     bool in_order;
@@ -119,6 +120,9 @@ struct sg_core_callbacks {
        the driver; `grow` or `setup` may be held. NULL: nothing is known. */
     void (*outside)(int device, struct sg_outside *ret, struct sg_outside *ret_most);
 
+    /* Bytes of the host's memory that may be taken for pages now. `grow` is held. NULL: as many as the option allows. */
+    uint64_t (*host_room)(void);
+
     /* True if a device's pages may leave an alias (remap/page_alias.h). `wanted`: one may be of use, so a device that
        was not tried yet is tried. The device's context is current, and no lock is held. NULL: they may. */
     bool (*aliases)(int device, bool wanted);
@@ -145,6 +149,18 @@ struct sg_block_info {
     bool plain;         /* of pages that can't be given to other processes */
 };
 
+/* The reason why a block was not put into the host's memory in part. */
+enum sg_overflow_lack {
+    SG_OVERFLOW_NOT_ASKED, /* the option is off, or other memory was left to try */
+    SG_OVERFLOW_SMALL,     /* the block is too small */
+    SG_OVERFLOW_TAGGED,    /* its tag may be paused */
+    SG_OVERFLOW_NO_PAGES,  /* the driver makes no pages there */
+    SG_OVERFLOW_OPTION,    /* the option allows less than is lacking */
+    SG_OVERFLOW_HOST,      /* the host has less to spare */
+    SG_OVERFLOW_REGIONS,   /* there are as many such blocks as there may be */
+    SG_OVERFLOW_DRIVER     /* the driver has refused a call */
+};
+
 /* A failed allocation as its device was then, bytes. */
 struct sg_shortage {
     uint64_t asked, live;           /* live: requested by the program and not freed */
@@ -158,6 +174,7 @@ struct sg_shortage {
     uint64_t short_by;              /* asked for beyond these two; a granule where it failed although they would do */
     uint64_t total, limit, outside; /* of the device; of that may be held; in use by others */
     bool given_up;                  /* a wait for queued work has taken longer than wait_limit */
+    enum sg_overflow_lack overflow_lacks; /* why the host's memory has not served instead */
     enum segalloc_outside by;       /* the call that was refused; OTHER: one that the core serves */
 };
 

@@ -5,6 +5,7 @@
 #include <stdio.h>
 
 #include "core/remap/execute.h"
+#include "core/remap/overflow.h"
 #include "core/remap/page_alias.h"
 #include "core/remap/plan.h"
 #include "core/segments/fixed_segments.h"
@@ -53,8 +54,7 @@ static CUresult perform_plan_growing(struct sg_device *device, const struct sg_t
         /* The refusal is remembered with all that is held, this plan's new pages included. Later plans then move
            pages rather than ask for more than that. */
         sg_device_lock(device);
-        device->room.refused_at = device->accounts.usage.reserved.now +
-                                  plan->created * sg_region_page_bytes(plan->region);
+        device->room.refused_at = sg_device_held_locked(device) + plan->created * sg_region_page_bytes(plan->region);
         emit_step_locked(device, tag, plan->created, result);
         bool more = sg_plan_continue_with_idle_locked(plan);
         sg_device_unlock(device);
@@ -267,7 +267,7 @@ static void note_shortage_locked(struct sg_device *device, uint64_t bytes, enum 
     bool ours = by == SEGALLOC_OUTSIDE_OTHER;
     uint64_t limit = ours ? device->capacity_bytes : device->total_bytes;
     const struct sg_usage *usage = &device->accounts.usage;
-    uint64_t held = usage->reserved.now, outside = device->room.outside_exact;
+    uint64_t held = sg_device_held_locked(device), outside = device->room.outside_exact;
     /* Two bounds: the limit, and what the device has left beside others. The smaller one is the room. */
     uint64_t allowed = limit > held ? limit - held : 0;
     uint64_t left = device->total_bytes > held + outside ? device->total_bytes - held - outside : 0;
@@ -287,6 +287,7 @@ static void note_shortage_locked(struct sg_device *device, uint64_t bytes, enum 
                 (device->mode == SG_MODE_SEGMENTS ? 0 : sg_device_idle_locked(device)),
         .room = allowed < left ? allowed : left,
         .by = by,
+        .overflow_lacks = ours ? device->room.overflow_lacks : SG_OVERFLOW_NOT_ASKED,
     };
     uint64_t had = shortage.idle + shortage.room;
     shortage.short_by = shortage.takes > had  ? shortage.takes - had
@@ -343,7 +344,7 @@ static void collect_garbage_growing(struct sg_device *device) SG_REQUIRES(grow)
     if (!sg_replay_step_is(sg_replay_step(device), SEGALLOC_TURN_GARBAGE))
         return;
     sg_device_lock(device);
-    uint64_t reserved = device->accounts.usage.reserved.now, target = device->capacity_bytes;
+    uint64_t reserved = sg_device_held_locked(device), target = device->capacity_bytes;
     if (threshold > 0)
         target = (uint64_t)(threshold * (double)target);
     uint64_t garbage = reserved > target ? reserved - target : 0;
@@ -387,7 +388,7 @@ static bool is_over_pending_limit_locked(const struct sg_device *device, uint64_
     return device->pending.awaits_all.first && usage->pending.now > device->capacity_bytes / SG_SCARCE_SHARE &&
            (double)sg_device_allocated_peak_locked(device) >=
                SG_PENDING_PERCENT / 100.0 * (double)device->capacity_bytes &&
-           usage->reserved.now + bytes > device->capacity_bytes;
+           sg_device_held_locked(device) + bytes > device->capacity_bytes;
 }
 
 /* Waits for the oldest of what is pending until no more than that is left. */
@@ -435,7 +436,7 @@ static bool grow_wait_for_memory(struct sg_device *device, struct patience *pati
     if (device->core->replay) {
         const struct segalloc_trace_record *replayed = sg_replay_step(device);
         return replayed && replayed->kind != SEGALLOC_RECORD_ALLOCATE_FAILURE &&
-               !sg_replay_step_is(replayed, SEGALLOC_TURN_LEFT);
+               !sg_replay_step_is(replayed, SEGALLOC_TURN_LEFT) && !sg_replay_step_is(replayed, SEGALLOC_TURN_OVERFLOW);
     }
     return is_patient(device, patience) && sg_device_ask(device, SG_ASK_WAIT);
 }
@@ -447,7 +448,7 @@ static CUresult leave_to_driver(struct sg_device *device, CUresult result, size_
 {
     const struct segalloc_trace_record *replayed = sg_replay_step(device);
     sg_device_lock(device);
-    uint64_t held = device->accounts.usage.reserved.now, most = device->capacity_bytes;
+    uint64_t held = sg_device_held_locked(device), most = device->capacity_bytes;
     bool fits = held <= most && bytes <= most - held, is_limited = most < device->total_bytes;
     bool leaves = is_left(tag, replayed, fits && (is_limited || result != CUDA_ERROR_OUT_OF_MEMORY));
     if (leaves)
@@ -486,11 +487,14 @@ CUresult sg_grow(struct sg_device *device, struct sg_want want, size_t bytes, co
         sg_replay_grow_lock(device);
         sg_device_ask_outside_growing(device);
         collect_garbage_growing(device);
+        sg_overflow_give_back_growing(device);
         result = attempt_twice_growing(device, &request, &noted, ret);
         sg_grow_unlock(device);
         if (result == CUDA_ERROR_OUT_OF_MEMORY)
             again = !tag->modest && grow_wait_for_memory(device, &patience);
     }
+    if (result == CUDA_ERROR_OUT_OF_MEMORY && !request.failed)
+        result = sg_overflow_serve(device, bytes, tag, ret);
     if (result == CUDA_SUCCESS || sg_driver_is_sticky(result))
         return result;
     if (result == CUDA_ERROR_NOT_PERMITTED && !request.failed)

@@ -353,7 +353,7 @@ CUresult sg_core_pause(struct sg_core *core, int ordinal, uint32_t tag, bool eve
 static uint64_t bytes_in_the_way_locked(const struct sg_device *device, uint64_t more) SG_REQUIRES(lock)
 {
     SG_ASSERT_HELD(&device->lock);
-    uint64_t held = device->accounts.usage.reserved.now + more,
+    uint64_t held = sg_device_held_locked(device) + more,
              over_limit = held > device->capacity_bytes ? held - device->capacity_bytes : 0,
              all = held + device->room.outside_bytes,
              over_device = all > device->total_bytes ? all - device->total_bytes : 0;
@@ -386,7 +386,7 @@ static enum sg_pause_why enter_resume_growing(struct sg_device *device, uint32_t
     sg_device_lock(device);
     *ret_runs = sg_pause_runs_locked(device, tag, /* lacking */ true, &ret->bytes);
     *ret_pieces = list_pieces_locked(device, tag, &ret->contents);
-    uint64_t held = device->accounts.usage.reserved.now + ret->bytes;
+    uint64_t held = sg_device_held_locked(device) + ret->bytes;
     ret->lacking = held > device->capacity_bytes ? held - device->capacity_bytes : 0;
     bool books = *ret_runs != UINT32_MAX && *ret_pieces != SIZE_MAX && can_wake_locked(device, tag);
     enum sg_pause_why why = !books ? SG_PAUSE_NO_HOST : ret->lacking ? SG_PAUSE_FULL : SG_PAUSE_FINE;

@@ -40,6 +40,24 @@ CUresult sg_pages_create(struct sg_pages *pages, uint64_t bytes, CUmemGenericAll
     return result == CUDA_ERROR_OUT_OF_MEMORY ? result : sg_pages_answered(pages, result);
 }
 
+/* The properties of a page in the host's memory. It has no handles for others, and its number means nothing. Source: CUDA
+   Driver API 13.0, CUmemLocationType. */
+static CUmemAllocationProp pages_host_prop(void)
+{
+    CUmemAllocationProp prop;
+    memset(&prop, 0, sizeof prop);
+    prop.type = CU_MEM_ALLOCATION_TYPE_PINNED;
+    prop.location.type = CU_MEM_LOCATION_TYPE_HOST;
+    return prop;
+}
+
+CUresult sg_pages_create_on_host(struct sg_pages *pages, uint64_t bytes, CUmemGenericAllocationHandle *ret)
+{
+    CUmemAllocationProp prop = pages_host_prop();
+    CUresult result = sg_pages_driver(pages)->create(ret, bytes, &prop, 0);
+    return result == CUDA_ERROR_OUT_OF_MEMORY ? result : sg_pages_answered(pages, result);
+}
+
 CUresult sg_pages_map(struct sg_pages *pages, CUdeviceptr address, uint64_t bytes, CUmemGenericAllocationHandle page)
 {
     return sg_pages_answered(pages, sg_pages_driver(pages)->map(address, bytes, 0, page, 0));
@@ -109,6 +127,16 @@ static bool pages_offers(const struct sg_pages *pages, CUdevice_attribute attrib
 {
     int value = 0;
     return sg_pages_driver(pages)->device_attribute(&value, attribute, pages->ordinal) == CUDA_SUCCESS && value;
+}
+
+uint64_t sg_pages_host_granularity(struct sg_pages *pages)
+{
+    size_t granularity = 0;
+    CUmemAllocationProp prop = pages_host_prop();
+    if (!pages_offers(pages, CU_DEVICE_ATTRIBUTE_HOST_VIRTUAL_MEMORY_MANAGEMENT_SUPPORTED) ||
+        sg_pages_driver(pages)->granularity(&granularity, &prop, CU_MEM_ALLOC_GRANULARITY_MINIMUM) != CUDA_SUCCESS)
+        return 0;
+    return granularity;
 }
 
 /* True if pages of this kind can come and go; sets `kind` and the granularity in bytes. */

@@ -62,6 +62,12 @@ CUresult sg_pages_reserve(struct sg_pages *pages, uint64_t bytes, uint64_t align
 /* Makes a page of `bytes`, which is the caller's to release. CUDA_ERROR_OUT_OF_MEMORY is not counted as a failure. The
    page can then be mapped, at as many addresses as need be. */
 CUresult sg_pages_create(struct sg_pages *pages, uint64_t bytes, CUmemGenericAllocationHandle *ret);
+/* The granularity in bytes of pages in the host's memory, which the device reaches over its link. 0: the driver makes none.
+   Only the location "host" counts: "host, node" ends the process on some machines with older drivers (nccl#2106). */
+uint64_t sg_pages_host_granularity(struct sg_pages *pages);
+
+/* Makes a page of `bytes` in the host's memory; otherwise as sg_pages_create(). */
+CUresult sg_pages_create_on_host(struct sg_pages *pages, uint64_t bytes, CUmemGenericAllocationHandle *ret);
 CUresult sg_pages_map(struct sg_pages *pages, CUdeviceptr address, uint64_t bytes, CUmemGenericAllocationHandle page);
 
 /* Gives access to whole mappings, to the device and to `peers`, a bit for each ordinal. One call may cover neighbours. */

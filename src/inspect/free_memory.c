@@ -105,7 +105,7 @@ void sg_core_mem_info(struct sg_core *core, int ordinal, size_t *free_bytes, siz
     uint64_t segments = device->fixed ? sg_segments_idle_locked(device) : 0;
     uint64_t idle = (segments < idle_now ? segments : idle_now) +
                     (regions ? sg_device_idle_locked(device) + (waits ? returnable_locked(device) : 0) : 0);
-    uint64_t held = device->accounts.usage.reserved.now - idle;
+    uint64_t held = sg_device_held_locked(device) - idle;
     uint64_t available = *free_bytes + idle, allowed = device->capacity_bytes > held ? device->capacity_bytes - held : 0;
     available = available < allowed ? available : allowed;
     /* A block of that size would be made of the regular region's pages, which may be large. */

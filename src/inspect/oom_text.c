@@ -30,6 +30,7 @@
 #include "base/size.h"
 #include "base/text.h"
 #include "core/state/locks.h"
+#include "core/tuning.h"
 #include "inspect/oom_facts.h"
 
 /* The first line: how much was short, of what. */
@@ -288,6 +289,39 @@ static void put_helps(struct sg_text *text, const struct cause_facts *facts)
     }
 }
 
+/* The reason why overflow has not served, where its option is on. */
+static void put_overflow(struct sg_text *text, const struct sg_conf *conf, enum sg_overflow_lack lack)
+{
+    char size[SG_SIZE_TEXT];
+    if (lack == SG_OVERFLOW_NOT_ASKED)
+        return;
+    sg_text_add(text, "  overflow ");
+    switch (lack) {
+    case SG_OVERFLOW_SMALL:
+        sg_text_add(text, "blocks of less than %s never lie in the host's memory\n",
+            sg_size_format(SG_OVERFLOW_LEAST, size));
+        break;
+    case SG_OVERFLOW_TAGGED:
+        sg_text_add(text, "memory that may be paused never lies in the host's\n");
+        break;
+    case SG_OVERFLOW_NO_PAGES:
+        sg_text_add(text, "this driver makes no pages in the host's memory: CUDA 13.0 and later may\n");
+        break;
+    case SG_OVERFLOW_OPTION:
+        sg_text_add(text, "overflow:host=%s is less than is lacking; raise it\n",
+            sg_size_format(conf->overflow_host, size));
+        break;
+    case SG_OVERFLOW_HOST:
+        sg_text_add(text, "the host, or this process's control group, has less memory to spare than is lacking\n");
+        break;
+    case SG_OVERFLOW_REGIONS:
+        sg_text_add(text, "as many blocks lie in the host's memory as may\n");
+        break;
+    default:
+        sg_text_add(text, "the driver has refused pages in the host's memory\n");
+    }
+}
+
 /* The use of the device's memory, in lines whose parts add up to all of it. */
 static void put_memory(struct sg_text *text, const struct sg_shortage *shortage, const struct sg_oom_around *around,
     const struct sg_oom_page *page, bool worst)
@@ -459,6 +493,7 @@ size_t sg_core_oom_text(struct sg_core *core, int ordinal, const struct sg_oom_a
     put_first(&text, ordinal, &facts.shortage);
     put_cause(&text, &causes);
     put_helps(&text, &causes);
+    put_overflow(&text, &core->conf, facts.shortage.overflow_lacks);
     put_holders(&text, around, sg_oom_holders(around, &facts.shortage).others);
     put_host(&text, around->host);
     put_memory(&text, &facts.shortage, around, &facts.worst, cause == SG_OOM_FRAGMENTED);

@@ -85,10 +85,26 @@ static CUresult ledger_granularity(size_t *ret, const CUmemAllocationProp *prop,
 }
 
 /* A handle is its page's size, a multiple of 512, and the device: all that the books need. */
+/* Bit of a handle: the page is in the host's memory. */
+#define ON_HOST (UINT64_C(1) << 62)
+
+/* The host has as much memory as anybody asks for. */
+static void ledger_take_of_host(uint64_t bytes)
+{
+    current->host_used_bytes += bytes;
+    if (current->host_used_bytes > current->host_peak_bytes)
+        current->host_peak_bytes = current->host_used_bytes;
+}
+
 static CUresult ledger_create(CUmemGenericAllocationHandle *ret, size_t bytes, const CUmemAllocationProp *prop,
     unsigned long long flags)
 {
     (void)flags;
+    if (prop && prop->location.type == CU_MEM_LOCATION_TYPE_HOST) {
+        ledger_take_of_host(bytes);
+        *ret = bytes | ON_HOST;
+        return CUDA_SUCCESS;
+    }
     uint32_t device = prop ? (uint32_t)prop->location.id % SG_CARD_DEVICES : 0;
     CUresult result = ledger_take(&current->device[device], bytes);
     if (result == CUDA_SUCCESS)
@@ -98,7 +114,10 @@ static CUresult ledger_create(CUmemGenericAllocationHandle *ret, size_t bytes, c
 
 static CUresult ledger_release(CUmemGenericAllocationHandle handle)
 {
-    current->device[handle % SG_CARD_DEVICES].used_bytes -= handle / SG_CARD_DEVICES * SG_CARD_DEVICES;
+    if (handle & ON_HOST)
+        current->host_used_bytes -= handle & ~ON_HOST;
+    else
+        current->device[handle % SG_CARD_DEVICES].used_bytes -= handle / SG_CARD_DEVICES * SG_CARD_DEVICES;
     return CUDA_SUCCESS;
 }
 
@@ -109,7 +128,7 @@ static CUresult ledger_map(CUdeviceptr address, size_t bytes, size_t offset, CUm
     (void)address;
     (void)offset;
     (void)flags;
-    return handle / SG_CARD_DEVICES * SG_CARD_DEVICES == bytes ? CUDA_SUCCESS : CUDA_ERROR_INVALID_VALUE;
+    return (handle & ~ON_HOST) / SG_CARD_DEVICES * SG_CARD_DEVICES == bytes ? CUDA_SUCCESS : CUDA_ERROR_INVALID_VALUE;
 }
 
 static CUresult ledger_unmap(CUdeviceptr address, size_t bytes)
@@ -178,7 +197,8 @@ static CUresult ledger_device_attribute(int *ret, CUdevice_attribute attribute, 
 {
     (void)device;
     /* Nothing else is offered: pages are neither exportable nor reachable by network cards. */
-    *ret = attribute == CU_DEVICE_ATTRIBUTE_VIRTUAL_MEMORY_MANAGEMENT_SUPPORTED;
+    *ret = attribute == CU_DEVICE_ATTRIBUTE_VIRTUAL_MEMORY_MANAGEMENT_SUPPORTED ||
+           attribute == CU_DEVICE_ATTRIBUTE_HOST_VIRTUAL_MEMORY_MANAGEMENT_SUPPORTED;
     return CUDA_SUCCESS;
 }
 

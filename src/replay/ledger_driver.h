@@ -37,6 +37,7 @@ enum { SG_CARD_DEVICES = 64 };
 struct sg_ledger {
     uint64_t total_bytes, granularity; /* of each device that has no size of its own */
     uint64_t next_address;
+    uint64_t host_used_bytes, host_peak_bytes; /* pages in the host's memory, of all devices */
     bool refuses_nothing; /* set after sg_ledger_init(): what does not fit is for somebody else to say */
     struct sg_ledger_gpu {
         uint64_t total_bytes; /* 0: as the card's; set before the device is first used */

@@ -103,6 +103,7 @@ static inline struct sg_tag sg_player_tag(struct sg_player *player, const struct
     struct sg_tag tag = {.stream = (CUstream)(uintptr_t)record->stream,
         .has_stream = true,
         .sync = SG_FREE_SYNC_COMPLETE,
+        .overflow = player->play->as_recorded, /* other plays say what a run needs without it */
         .site = place.site,
         .phase = place.phase,
         .memory_tag = player->memory_tag[record->thread]};

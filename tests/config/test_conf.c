@@ -82,6 +82,7 @@ static const struct {
     {SG_OPTION_page_size_mb, "16", "16", {"1", "1025", "16MiB"}},
     {SG_OPTION_mapping_limit, "16384", "16384", {"1023", "524289", "auto"}},
     {SG_OPTION_limit, "20GiB", "20GiB", {"20", "1.5", "-0.5", "2097151", "20 parsecs", "all"}},
+    {SG_OPTION_overflow, "host=4GiB", "host=4GiB", {"on", "host", "host=", "host=0", "4GiB", "peer=1GiB"}},
     {SG_OPTION_limit_visible, "True", "True", {"on"}},
     {SG_OPTION_contiguous, "1MiB", "1MiB", {"-1", "auto", "large"}},
     {SG_OPTION_host_reserve, "0.1", "0.1", {"-0.1", "0.91", "5%"}},

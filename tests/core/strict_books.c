@@ -53,6 +53,7 @@ void strict_reset(int devices, uint64_t total, uint64_t granule)
     strict_enter();
     strict.devices = devices;
     strict.total = total;
+    strict.host_total = 0;
     strict.granularity = granule;
     strict.next_address = UINT64_C(0x7f0000000000);
     strict.handles = strict.mappings = strict.ranges = strict.events = 0;
@@ -61,6 +62,13 @@ void strict_reset(int devices, uint64_t total, uint64_t granule)
     strict.calls = strict.fail_at = 0;
     strict.failed = NULL;
     strict.broken = 0;
+    strict_leave(CUDA_SUCCESS);
+}
+
+void strict_host(uint64_t bytes)
+{
+    strict_enter();
+    strict.host_total = bytes;
     strict_leave(CUDA_SUCCESS);
 }
 

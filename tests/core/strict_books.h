@@ -14,7 +14,7 @@ enum { HANDLES = 1 << 16, MAPPINGS = 1 << 16, RANGES = 1 << 11, EVENTS = 1 << 14
 extern struct strict_books {
     pthread_mutex_t mutex;
     int devices;
-    uint64_t total, granularity, next_address;
+    uint64_t total, granularity, next_address, host_total;
     struct handle {
         uint64_t bytes;
         int device;

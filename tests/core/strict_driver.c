@@ -84,6 +84,8 @@ static CUresult granularity(size_t *ret, const CUmemAllocationProp *prop, CUmemA
     strict_enter();
     if (fails("granularity", CUDA_ERROR_INVALID_VALUE, &result))
         return strict_leave(result);
+    if (prop->location.type != CU_MEM_LOCATION_TYPE_HOST && prop->location.type != CU_MEM_LOCATION_TYPE_DEVICE)
+        return strict_leave(breaks("granularity of a location of type %d", prop->location.type));
     if (prop->location.id < 0 || prop->location.id >= strict.devices)
         return strict_leave(breaks("granularity of device %d", prop->location.id));
     *ret = strict.granularity;
@@ -95,15 +97,18 @@ static CUresult create(CUmemGenericAllocationHandle *ret, size_t bytes, const CU
 {
     CUresult result;
     strict_enter();
-    int device = prop->location.id;
-    if (prop->type != CU_MEM_ALLOCATION_TYPE_PINNED || prop->location.type != CU_MEM_LOCATION_TYPE_DEVICE ||
-        device < 0 || device >= strict.devices || flags)
+    bool host = prop->location.type == CU_MEM_LOCATION_TYPE_HOST;
+    int device = host ? STRICT_HOST : prop->location.id;
+    if (host && (prop->requestedHandleTypes || prop->allocFlags.gpuDirectRDMACapable || !strict.host_total))
+        return strict_leave(breaks("create of a page of the host's that it can't make"));
+    if (prop->type != CU_MEM_ALLOCATION_TYPE_PINNED || (!host && prop->location.type != CU_MEM_LOCATION_TYPE_DEVICE) ||
+        device < 0 || (!host && device >= strict.devices) || flags)
         return strict_leave(breaks("create with bad properties, device %d", device));
     if (bytes == 0 || bytes % strict.granularity)
         return strict_leave(breaks("create of %zu bytes", bytes));
     if (fails("create", CUDA_ERROR_OUT_OF_MEMORY, &result))
         return strict_leave(result);
-    if (bytes > strict.total - strict.used[device])
+    if (bytes > (host ? strict.host_total : strict.total) - strict.used[device])
         return strict_leave(CUDA_ERROR_OUT_OF_MEMORY);
     if (strict.handles == HANDLES) {
         fprintf(stderr, "strict_driver: too many handles\n");
@@ -286,7 +291,8 @@ static CUresult device_attribute(int *ret, CUdevice_attribute attribute, CUdevic
     if (fails("device_attribute", CUDA_ERROR_INVALID_VALUE, &result))
         return strict_leave(result);
     (void)device;
-    *ret = attribute == CU_DEVICE_ATTRIBUTE_VIRTUAL_MEMORY_MANAGEMENT_SUPPORTED;
+    *ret = attribute == CU_DEVICE_ATTRIBUTE_VIRTUAL_MEMORY_MANAGEMENT_SUPPORTED ||
+           (attribute == CU_DEVICE_ATTRIBUTE_HOST_VIRTUAL_MEMORY_MANAGEMENT_SUPPORTED && strict.host_total);
     return strict_leave(CUDA_SUCCESS);
 }
 

@@ -12,12 +12,15 @@
 
 #include "driver.h"
 
-enum { STRICT_DEVICES = 20 };
+enum { STRICT_DEVICES = 21, STRICT_HOST = 20 /* stands for the host's memory, in place of a device */ };
 
 extern const struct sg_driver strict_driver;
 
 /* Forgets everything and starts anew with `devices` devices of `total` bytes each. */
 void strict_reset(int devices, uint64_t total, uint64_t granularity);
+
+/* The host has so many bytes for pages from here on. 0, as after strict_reset(): the driver makes none there. */
+void strict_host(uint64_t bytes);
 
 /* The device whose memory cuMemGetInfo and cuMemAlloc mean on this thread; 0 until told otherwise. */
 void strict_use(int device);

@@ -100,7 +100,7 @@ class Integrated(unittest.TestCase):
         self.assertIn("the host has no memory left", guest.killed())
 
     def test_reserve_is_never_taken(self):
-        for conf in ("", "expandable_segments:False", "page_size_mb:16", "host_reserve:0.2"):
+        for conf in ("", "expandable_segments:False", "page_size_mb:16", "host_reserve:0.2", "overflow:host=1GiB"):
             with self.subTest(conf=conf):
                 reserve = TOTAL * 0.2 if "host_reserve" in conf else RESERVE
                 guest = Guest(self, conf=conf, neighbour=300)
@@ -121,6 +121,7 @@ class Integrated(unittest.TestCase):
                 self.assertIsNone(guest.killed())
                 self.assertIn("the device's memory is the host's: 1.00 GiB", guest.errors)
                 self.assertIn("kept back (host_reserve)", guest.errors)
+                self.assertNotIn("as overflow:host allows", guest.errors)  # there is no other memory
                 self.assertRegex(guest.errors, "cause +the host: .* of the memory that this device shares with it are in use otherwise")
                 self.assertIn("stop what uses the host's memory", guest.errors)
 

@@ -7,6 +7,7 @@
 
 #include "core/remap/page_calls.h"
 #include "core/state/accounts.h"
+#include "core/state/parts.h"
 #include "core/state/replay_steps.h"
 
 /* True if the pages of a run go to the place as they are. */
@@ -269,10 +270,12 @@ static bool give_back_run_growing(struct sg_device *device, const struct sg_page
     /* A replay calls the driver too, since its ledger keeps books, but goes by the recorded answer. */
     bool unmapped = sg_page_calls_unmap_growing(device, region, run->first, run->pages) == CUDA_SUCCESS;
     unmapped = sg_replay_step_outcome(replayed, SEGALLOC_TURN_GIVEN, unmapped);
-    for (uint32_t page = run->first; unmapped && page < run->first + run->pages; page++)
-        sg_page_calls_release_growing(device, region->memory.handle[page]);
+    if (unmapped)
+        sg_page_calls_release_row_growing(device, region, run->first, run->pages);
+    struct sg_parts *parts = unmapped ? region->memory.parts : NULL;
     sg_device_lock(device);
     if (unmapped) {
+        sg_parts_drop_locked(device, region);
         for (uint32_t page = run->first; page < run->first + run->pages; page++)
             region->memory.handle[page] = 0;
         sg_device_count_pages_locked(device, region, -(int64_t)run->pages);
@@ -287,6 +290,7 @@ static bool give_back_run_growing(struct sg_device *device, const struct sg_page
     sg_emit_step_locked(device, SEGALLOC_TURN_GIVEN, unmapped);
     sg_usage_derive_locked(device);
     sg_device_unlock(device);
+    sg_parts_free(parts);
     return unmapped;
 }
 
@@ -321,9 +325,10 @@ uint64_t sg_device_give_back_growing(struct sg_device *device, uint64_t bytes)
     return given;
 }
 
-void sg_device_retire_huge(struct sg_device *device, struct sg_region *region)
+void sg_device_retire_growing(struct sg_device *device, struct sg_region *region)
 {
-    sg_replay_grow_lock(device);
+    SG_ASSERT_HELD(&device->growth.grow);
+    (void)sg_replay_step(device);
     sg_device_lock(device);
     sg_region_drain_quick_lists_locked(region);
     /* Another thread may have made the next huge block of the region meanwhile, or its last block may be pending. */
@@ -332,5 +337,11 @@ void sg_device_retire_huge(struct sg_device *device, struct sg_region *region)
     sg_device_unlock(device);
     if (idle)
         (void)give_back_one_growing(device, region, UINT64_MAX);
+}
+
+void sg_device_retire_huge(struct sg_device *device, struct sg_region *region)
+{
+    sg_replay_grow_lock(device);
+    sg_device_retire_growing(device, region);
     sg_grow_unlock(device);
 }

@@ -45,3 +45,14 @@ void sg_page_calls_release_growing(struct sg_device *device, CUmemGenericAllocat
     /* Nothing could be done about a handle that the driver won't take back. */
     (void)sg_pages_release(&device->pages, handle);
 }
+
+void sg_page_calls_release_row_growing(struct sg_device *device, const struct sg_region *region, uint32_t first,
+    uint32_t pages)
+{
+    SG_ASSERT_HELD(&device->growth.grow);
+    const struct sg_parts *parts = region->memory.parts;
+    for (uint32_t i = 0; parts && i < parts->count; i++)
+        sg_page_calls_release_growing(device, parts->handle[i]);
+    for (uint32_t page = first; !parts && page < first + pages; page++)
+        sg_page_calls_release_growing(device, region->memory.handle[page]);
+}

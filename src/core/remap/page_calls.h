@@ -37,4 +37,8 @@ CUresult sg_page_calls_access_growing(struct sg_device *device, const struct sg_
 /* Gives a page back to the driver. It frees the memory once the page is mapped nowhere. */
 void sg_page_calls_release_growing(struct sg_device *device, CUmemGenericAllocationHandle handle) SG_REQUIRES(grow);
 
+/* Gives back the memory of a row of pages, whatever each is made of. */
+void sg_page_calls_release_row_growing(struct sg_device *device, const struct sg_region *region, uint32_t first,
+    uint32_t pages) SG_REQUIRES(grow);
+
 #endif

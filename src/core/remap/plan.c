@@ -59,7 +59,7 @@ static uint32_t pages_wanted_locked(const struct sg_plan *plan, const struct sg_
     bool same = region->page_units == plan->region->page_units;
     uint64_t page = sg_region_page_bytes(region), want = (bytes + page - 1) / page,
              most = source == ALIASED ? alias_room_locked(plan, region) : UINT32_MAX;
-    if (same == (source == ANEW) || region->lookup.whole_free == 0)
+    if (same == (source == ANEW) || region->lookup.whole_free == 0 || region->memory.parts)
         return 0;
     return (uint32_t)(want < most ? want : most);
 }
@@ -161,7 +161,7 @@ static uint64_t shareable_bytes_locked(const struct sg_device *device, const str
     for (uint32_t i = 0; plan->aliases && i < device->regions.count; i++) {
         const struct sg_region *region = device->regions.region[i];
         uint64_t room = sg_alias_room_locked(device, region) * sg_region_page_bytes(region), more;
-        if (region->page_units != plan->region->page_units || room <= bytes)
+        if (region->page_units != plan->region->page_units || region->memory.parts || room <= bytes)
             continue;
         more = sg_region_shareable_pages_locked(region, plan->slot) * sg_region_page_bytes(region);
         bytes += more < room - bytes ? more : room - bytes;

@@ -75,6 +75,15 @@ struct sg_lists {
    smallest range keeps the most pages whole. In the small region the lowest range does, and it costs less. */
 enum sg_fit { SG_FIT_LOWEST, SG_FIT_SMALLEST };
 
+/* The memory of the only page of a region for overflow. The device's pages come first, all of one size. One of the host's
+   is behind them. */
+struct sg_parts {
+    uint64_t near_bytes, far_bytes; /* of the device's memory, of the host's */
+    uint64_t part_bytes;            /* of each of the device's */
+    uint32_t count, room;           /* handles that there are, the host's last, and that there is room for */
+    CUmemGenericAllocationHandle handle[];
+};
+
 /* The memory behind the addresses, page by page. Each array has an entry for each page of the region. */
 struct sg_region_memory {
     uint32_t mapped; /* pages with a handle of their own */
@@ -83,6 +92,7 @@ struct sg_region_memory {
     CUmemGenericAllocationHandle *handle; /* physical memory; 0: none. Or SG_PAGE_LOST, _ALIAS, _PAUSED */
     uint8_t *pin;                         /* sum of enum sg_pin; not 0: the page may not move */
     uint64_t *alias_target;               /* of an alias: the region and page to which its memory has moved */
+    struct sg_parts *parts;               /* of the only page, where it has several; NULL: a page has one handle */
     struct sg_after *after;               /* the work, at most, after which all that is free in the page comes */
 };
 

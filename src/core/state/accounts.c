@@ -32,6 +32,8 @@ uint64_t sg_device_idle_locked(const struct sg_device *device)
     uint64_t idle = 0;
     for (uint32_t i = 0; i < device->regions.count; i++) {
         const struct sg_region *region = device->regions.region[i];
+        if (region->memory.parts) /* no page of its size can be made of it */
+            continue;
         idle += ((uint64_t)sg_region_idle_locked(region) * region->page_units) << SG_UNIT_SHIFT;
     }
     return idle;

@@ -32,7 +32,7 @@ struct sg_wanted sg_device_moves_wanted_locked(const struct sg_device *device, u
     bool refused)
 {
     SG_ASSERT_HELD(&device->lock);
-    uint64_t held = device->accounts.usage.reserved.now + more, allowed = budget_bytes_locked(device, block_bytes);
+    uint64_t held = sg_device_held_locked(device) + more, allowed = budget_bytes_locked(device, block_bytes);
     uint64_t most = refused && device->room.refused_at && device->room.refused_at < device->capacity_bytes
                         ? device->room.refused_at
                         : device->capacity_bytes;

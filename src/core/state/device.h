@@ -34,8 +34,15 @@
 enum { SG_REGIONS_MAX = 64, SG_STREAMS_MAX = 256 };
 
 /* Blocks are kept apart by size. Small ones share pages, and regular ones are placed so that pages stay whole. A huge
-   one, above half of the capacity, has a region of one page to itself. */
-enum sg_region_kind { SG_KIND_SMALL, SG_KIND_REGULAR, SG_KIND_HUGE, SG_KIND_COUNT };
+   one, above half of the capacity, has a region of one page to itself. So has one that lies in the host's memory in part
+   (remap/overflow.h). */
+enum sg_region_kind { SG_KIND_SMALL, SG_KIND_REGULAR, SG_KIND_HUGE, SG_KIND_OVERFLOW, SG_KIND_COUNT };
+
+/* True if a region of the kind has one page, which is one block's. */
+static inline bool sg_kind_has_one_page(enum sg_region_kind kind)
+{
+    return kind == SG_KIND_HUGE || kind == SG_KIND_OVERFLOW;
+}
 
 /* The *purpose* of a region: the kind of its blocks and their tag of memory (state/tags.h), in one number. So a look at a
    region is one comparison, with tags or without. */
@@ -153,6 +160,7 @@ struct sg_room {
     uint64_t outside_exact;      /* to the byte, when the driver was asked last; for what is said, not for plans */
     struct sg_outside outside;   /* to the byte, as the observer has it; nothing is decided by it */
     uint64_t refused_at;         /* reserved bytes at which the driver last refused a page; 0: it has not */
+    enum sg_overflow_lack overflow_lacks; /* by the last block for which overflow was asked */
     bool mappings_out;           /* the machine seems to have no mappings left */
     uint32_t refusals;           /* allocations that the driver served whole, for its memory management failed twice */
     struct sg_shortage shortage; /* of the most recent failure; asks for nothing before one */
@@ -186,6 +194,8 @@ struct sg_accounts {
 /* Growing: one thread at a time. */
 struct sg_growth {
     struct sg_lock grow;
+    uint64_t host_granularity;       /* bytes, of pages in the host's memory; 0: there are none, or nobody has asked */
+    bool host_asked;                 /* the driver was asked for that */
     bool second_try;                 /* what is under way has failed before */
     struct sg_scratch handles, runs; /* of the plan (plan.h), or of a pause */
     struct sg_scratch pieces;        /* of a pause: the blocks whose contents are saved */
@@ -281,6 +291,13 @@ static inline struct sg_device *sg_device_known(struct sg_core *core, int ordina
 static inline uint64_t sg_device_capacity(const struct sg_device *device)
 {
     return __atomic_load_n(&device->capacity_bytes, __ATOMIC_RELAXED);
+}
+
+/* Bytes of the device's own memory that are held: all that is, but for what lies in the host's. */
+static inline uint64_t sg_device_held_locked(const struct sg_device *device) SG_REQUIRES(lock)
+{
+    SG_ASSERT_HELD(&device->lock);
+    return device->accounts.usage.reserved.now - device->accounts.usage.overflow.now;
 }
 
 /* Adds to a counter of the statistics. It needs no lock, so calls of the driver count themselves where they are

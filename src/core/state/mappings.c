@@ -15,8 +15,10 @@ static uint64_t pages_mapped_locked(const struct sg_device *device) SG_REQUIRES(
 {
     SG_ASSERT_HELD(&device->lock);
     uint64_t pages = 0;
-    for (uint32_t i = 0; i < device->regions.count; i++)
-        pages += device->regions.region[i]->memory.mapped;
+    for (uint32_t i = 0; i < device->regions.count; i++) {
+        const struct sg_region_memory *memory = &device->regions.region[i]->memory;
+        pages += memory->parts ? memory->parts->count : memory->mapped;
+    }
     return pages;
 }
 
@@ -46,7 +48,7 @@ static uint64_t pages_most(const struct sg_device *device)
 static uint64_t pages_to_fill_locked(const struct sg_device *device, uint64_t page) SG_REQUIRES(lock)
 {
     SG_ASSERT_HELD(&device->lock);
-    uint64_t held = device->accounts.usage.reserved.now, most = device->capacity_bytes;
+    uint64_t held = sg_device_held_locked(device), most = device->capacity_bytes;
     return most > held ? (most - held) / page : 0;
 }
 

@@ -43,7 +43,7 @@ static inline bool sg_mappings_grows_locked(const struct sg_device *device, uint
 {
     SG_ASSERT_HELD(&device->lock);
     enum sg_region_kind kind = sg_purpose_kind(device->regions.purpose[index]);
-    return kind == SG_KIND_HUGE ||
+    return sg_kind_has_one_page(kind) ||
            sg_region_page_bytes(device->regions.region[index]) == device->regions.page_bytes[kind];
 }
 

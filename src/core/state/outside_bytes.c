@@ -99,7 +99,7 @@ static void outside_ask_growing(struct sg_device *device, bool current, enum out
     uint64_t step = device->total_bytes / SG_PRESSURE_STEPS;
     struct outside_answer answer = outside_ask(device->core, device->ordinal, device->total_bytes, current);
     sg_device_lock(device);
-    uint64_t held = device->accounts.usage.reserved.now, bytes = answer.used > held ? answer.used - held : 0;
+    uint64_t held = sg_device_held_locked(device), bytes = answer.used > held ? answer.used - held : 0;
     if (purpose == OUTSIDE_TO_PLAN && answer.has_used)
         sg_device_note_outside_locked(device, bytes / step * step);
     if (answer.has_used)

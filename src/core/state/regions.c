@@ -43,7 +43,7 @@ static bool publish_range(struct sg_core *core, struct sg_device *device, struct
     return room;
 }
 
-/* Gives the addresses of a huge block of that tag that is gone to one of `bytes`, which is one page. False: there are
+/* Gives the addresses of a block of that purpose that is gone to one of `bytes`, which is one page. False: there are
    none. */
 static bool reuse_huge(struct sg_device *device, uint32_t purpose, uint64_t bytes)
 {
@@ -53,7 +53,7 @@ static bool reuse_huge(struct sg_device *device, uint32_t purpose, uint64_t byte
         struct sg_region *region = device->regions.region[i];
         bool empty = device->regions.purpose[i] == purpose && sg_region_is_hole_locked(region);
         done = empty && region->reserved >= bytes &&
-               sg_region_remake_locked(region, bytes, bucket_shift_of(SG_KIND_HUGE, bytes));
+               sg_region_remake_locked(region, bytes, bucket_shift_of(sg_purpose_kind(purpose), bytes));
     }
     if (done)
         sg_emit_step_locked(device, SEGALLOC_TURN_REUSE, bytes);
@@ -79,7 +79,7 @@ static CUresult reserve_addresses(struct sg_device *device, uint64_t least, uint
 static struct sg_region *make_region(struct sg_device *device, enum sg_region_kind kind, CUdeviceptr base,
     uint64_t bytes, uint64_t page)
 {
-    bool huge = kind == SG_KIND_HUGE;
+    bool huge = sg_kind_has_one_page(kind);
     struct sg_region *region = sg_meta_map(sizeof *region);
     sg_device_lock(device);
     bool made = region && sg_region_init_locked(region, &device->regions.extents, base, huge ? page : bytes, page,
@@ -131,7 +131,7 @@ CUresult sg_device_add_region_growing(struct sg_device *device, uint32_t purpose
 {
     SG_ASSERT_HELD(&device->growth.grow);
     enum sg_region_kind kind = sg_purpose_kind(purpose);
-    bool huge = kind == SG_KIND_HUGE;
+    bool huge = sg_kind_has_one_page(kind);
     uint64_t page = huge ? regions_round_up(bytes, device->granularity)
                          : sg_device_regions_growing(device)->page_bytes[kind];
     const struct segalloc_trace_record *replayed = sg_replay_step(device);

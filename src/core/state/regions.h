@@ -1,6 +1,7 @@
 /* Regions of a device: addresses are reserved for blocks of a kind, and kept for good.
 
-   Kinds: small blocks, regular ones, and huge ones, each of which has a region of one page to itself. Why for good:
+   Kinds: small blocks, regular ones, huge ones and those for overflow. Each of the last two has a region of one page to
+   itself. Why for good:
    an address is looked up without a lock, among ranges that are only ever appended. So cudaFree of foreign memory
    costs a few comparisons, and a forked child can still say whose an address is. Why so many addresses: they cost
    nothing, and a block can then be placed beside what stays. Limits: SG_REGIONS_MAX (64) regions a device.
@@ -22,7 +23,7 @@ static inline bool sg_device_suits_locked(const struct sg_device *device, uint32
     SG_ASSERT_HELD(&device->lock);
     const struct sg_region *region = device->regions.region[index];
     return device->regions.purpose[index] == purpose &&
-           (sg_purpose_kind(purpose) != SG_KIND_HUGE ||
+           (!sg_kind_has_one_page(sg_purpose_kind(purpose)) ||
                (region->units >= units && region->units - units < device->granularity >> SG_UNIT_SHIFT));
 }
 

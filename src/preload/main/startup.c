@@ -18,6 +18,7 @@
 #include <unistd.h>
 
 #include "base/clock.h"
+#include "base/host_memory.h"
 #include "check/check_run.h"
 #include "process/card_conf.h"
 #include "process/environment.h"
@@ -95,6 +96,13 @@ static bool record_begin(void)
     return false;
 }
 
+/* Bytes of the host's memory that pages may take: beyond the reserve of the machine and of the control group. */
+static uint64_t host_room(void)
+{
+    struct sg_host_memory memory;
+    return sg_host_memory_read("", &memory) ? sg_host_memory_room(&memory, sg_process.conf.host_reserve) : 0;
+}
+
 /* True if this is Windows' Linux, whose driver has neither exportable handles nor network cards that reach the
    device. */
 static bool is_wsl(void)
@@ -147,6 +155,7 @@ static enum sg_process_state create_core(const struct sg_driver *driver)
                 .enter_context = sg_context_pin_current,
                 .leave_context = sg_context_unpin_current,
                 .outside = sg_held_outside,
+                .host_room = host_room,
                 .aliases = sg_process.conf.alias == SG_ALIAS_AUTO ? sg_alias_probe_allows : NULL,
             },
         .plain_pages = is_wsl(),

@@ -158,11 +158,25 @@ static CUresult alloc_after_graphs(struct sg_core *core, int device, size_t byte
     return result;
 }
 
+/* The last step, with the option `overflow`: what is lacking lies in the host's memory (core/remap/overflow.h). An
+   integrated device has no other memory than that. */
+static CUresult alloc_overflow(struct sg_core *core, int device, size_t bytes, const struct sg_tag *tag,
+    CUdeviceptr *ret)
+{
+    struct sg_tag last = *tag;
+    struct sg_host_limits limits;
+    if (!sg_process_conf()->overflow_host || (sg_host_limits_read(device, &limits) && limits.integrated))
+        return CUDA_ERROR_OUT_OF_MEMORY;
+    last.overflow = true;
+    return sg_core_malloc(core, device, bytes, &last, ret);
+}
+
 /* The second ladder. Each line is one step, and a step that could help is followed by asking the core again. Below it the
    driver: it may have memory that the core can't use, where it lacks addresses or host memory. */
 CUresult sg_memory_not_served(struct sg_core *core, int device, size_t bytes, const struct sg_tag *tag, unsigned ends,
     CUresult result, CUdeviceptr *ret)
 {
+    bool noted = true; /* by the core: what it lacks */
     if (result == CUDA_ERROR_OUT_OF_MEMORY && sg_alias_probe_gave_back(device))
         result = sg_core_malloc(core, device, bytes, tag, ret);
     if (result == CUDA_ERROR_OUT_OF_MEMORY && sg_guard_on() && sg_guard_settle_all(GUARD_WAIT_NS))
@@ -183,11 +197,12 @@ CUresult sg_memory_not_served(struct sg_core *core, int device, size_t bytes, co
         if (result == CUDA_ERROR_OUT_OF_MEMORY && first != result &&
             sg_trim_ask_others(sg_process_driver(), device, bytes))
             result = alloc_pass_through(core, device, bytes, ret);
-        if (result == CUDA_ERROR_OUT_OF_MEMORY && first == result)
-            sg_refusals_add(core, device, bytes);
-    } else if (result == CUDA_ERROR_OUT_OF_MEMORY) {
-        sg_refusals_add(core, device, bytes);
+        noted = first == CUDA_ERROR_OUT_OF_MEMORY;
     }
+    if (result == CUDA_ERROR_OUT_OF_MEMORY)
+        result = alloc_overflow(core, device, bytes, tag, ret);
+    if (result == CUDA_ERROR_OUT_OF_MEMORY && noted)
+        sg_refusals_add(core, device, bytes);
     if (result == CUDA_ERROR_NOT_PERMITTED && tag->memory_tag)
         sg_pause_refused(core, tag, bytes);
     if (sg_driver_is_sticky(result))

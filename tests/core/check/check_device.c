@@ -218,7 +218,10 @@ static const char *region_of_device_broken(const struct sg_device *device, uint3
     MUST(region->index == i && sg_purpose_kind(device->regions.purpose[i]) < SG_KIND_COUNT);
     MUST((uint64_t)region->units << SG_UNIT_SHIFT <= region->reserved);
     MUST(sg_purpose_tag(device->regions.purpose[i]) < SG_TAGS);
-    MUST(sg_purpose_kind(device->regions.purpose[i]) == SG_KIND_HUGE
+    MUST(!region->memory.parts ||
+         (sg_purpose_kind(device->regions.purpose[i]) == SG_KIND_OVERFLOW && region->memory.mapped == 1 &&
+             region->memory.parts->near_bytes + region->memory.parts->far_bytes == sg_region_page_bytes(region)));
+    MUST(sg_kind_has_one_page(sg_purpose_kind(device->regions.purpose[i]))
              ? region->pages == 1
              : sg_region_page_bytes(region) % device->granularity == 0 &&
                    sg_region_page_bytes(region) <=

@@ -1,0 +1,282 @@
+/* Overflow: blocks that lie in the host's memory in part, on a strict driver. The device has 64 MiB, pages are of 2 MiB. The
+   spare of the device is 256 KiB, so a page of it stays free. */
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdint.h>
+#include <stdio.h>
+#include <string.h>
+
+#include <cmocka.h>
+
+#include "config/conf_read.h"
+#include "inspect/core_state.h"
+#include "inspect/oom_text.h"
+#include "rooms.h"
+#include "inspect.h"
+#include "strict_driver.h"
+
+#define MIB(n) ((uint64_t)(n) << 20)
+
+static struct sg_core *core;
+static const struct sg_tag plain = {.sync = SG_FREE_SYNC_COMPLETE},
+                           last = {.sync = SG_FREE_SYNC_COMPLETE, .overflow = true};
+static uint64_t host_room;
+static char line[300];
+static int lines;
+
+static uint64_t ask_host_room(void)
+{
+    return host_room;
+}
+
+static void warn(const char *text)
+{
+    snprintf(line, sizeof line, "%s", text);
+    lines++;
+}
+
+static void start(const char *settings, uint64_t host_bytes)
+{
+    struct sg_conf conf;
+    strict_reset(2, MIB(64), MIB(2));
+    strict_host(host_bytes);
+    sg_conf_init(&conf);
+    assert_int_equal(sg_conf_apply(&conf, SG_CONF_ARGUMENT, settings, NULL, NULL), 0);
+    core = sg_core_create(&(struct sg_core_params){.conf = &conf,
+        .driver = &strict_driver,
+        .callbacks = {.host_room = ask_host_room, .warn = warn}});
+    assert_non_null(core);
+    host_room = UINT64_MAX;
+    lines = 0;
+}
+
+static void stop(void)
+{
+    const char *rule;
+    sg_core_destroy(core);
+    assert_int_equal(strict_broken(&rule), 0);
+    assert_int_equal(strict_leaks(), 0);
+    assert_int_equal(strict_used(0), 0);
+    assert_int_equal(strict_used(STRICT_HOST), 0);
+}
+
+static CUresult ask(uint64_t bytes, const struct sg_tag *tag, CUdeviceptr *ret)
+{
+    CUresult result = sg_core_malloc(core, 0, bytes, tag, ret);
+    inspect(core, 1);
+    return result;
+}
+
+static CUdeviceptr allocate(uint64_t bytes)
+{
+    CUdeviceptr address = 0;
+    assert_int_equal(ask(bytes, &last, &address), CUDA_SUCCESS);
+    return address;
+}
+
+static void release(CUdeviceptr address)
+{
+    assert_int_equal(sg_core_free(core, address, &plain), CUDA_SUCCESS);
+    inspect(core, 1);
+}
+
+static uint64_t value(enum sg_stat stat)
+{
+    struct sg_stats stats;
+    assert_true(sg_core_stats(core, 0, &stats));
+    return stats.value[stat];
+}
+
+static void only_what_is_lacking_lies_elsewhere(void **state)
+{
+    (void)state;
+    start("overflow:host=1GiB", MIB(1024));
+    CUdeviceptr most = allocate(MIB(40)), rest;
+    uint64_t handles;
+    assert_int_equal(value(SG_STAT_overflow_bytes), 0);
+    rest = allocate(MIB(30)); /* 24 are free; 2 of them are spared for small blocks */
+    assert_int_equal(value(SG_STAT_overflow_bytes), MIB(8));
+    assert_int_equal(value(SG_STAT_overflow_blocks), 1);
+    assert_int_equal(strict_used(STRICT_HOST), MIB(8));
+    assert_int_equal(strict_used(0), MIB(62));
+    assert_true(strict_backing(rest, MIB(30), 0, &handles));
+    assert_int_equal(lines, 1);
+    assert_non_null(strstr(line, "of a block of 30 MiB 8 MiB lie in the host's memory"));
+    release(allocate(4096)); /* a small one has the spare */
+    release(rest);
+    assert_int_equal(strict_used(STRICT_HOST), 0);
+    assert_int_equal(value(SG_STAT_overflow_bytes), 0);
+    release(most);
+    stop();
+}
+
+/* Idle pages in pieces go back to the driver, and serve as near parts. */
+static void idle_pages_come_first(void **state)
+{
+    (void)state;
+    start("overflow:host=1GiB", MIB(1024));
+    CUdeviceptr block[8];
+    for (int i = 0; i < 8; i++)
+        block[i] = allocate(MIB(8));
+    for (int i = 0; i < 8; i += 2)
+        release(block[i]);
+    CUdeviceptr large = allocate(MIB(48)); /* 32 are idle */
+    assert_int_equal(value(SG_STAT_overflow_bytes), MIB(18));
+    for (int i = 1; i < 8; i += 2)
+        release(block[i]);
+    release(large);
+    assert_int_equal(strict_used(STRICT_HOST), 0);
+    stop();
+}
+
+static void the_next_block_finds_its_place_on_the_device(void **state)
+{
+    (void)state;
+    start("overflow:host=1GiB", MIB(1024));
+    CUdeviceptr most = allocate(MIB(40));
+    for (int step = 0; step < 5; step++) {
+        release(allocate(MIB(30)));
+        assert_int_equal(value(SG_STAT_overflow_blocks), step + 1);
+        assert_int_equal(strict_used(STRICT_HOST), 0);
+    }
+    assert_int_equal(lines, 1);
+    release(most);
+    release(allocate(MIB(30)));
+    assert_int_equal(value(SG_STAT_overflow_blocks), 5);
+    stop();
+}
+
+/* A block that is freed behind work keeps its far part until that is complete, and no longer than to the next growth. */
+static void memory_behind_work_goes_back_before_the_device_grows(void **state)
+{
+    (void)state;
+    start("overflow:host=1GiB", MIB(1024));
+    CUdeviceptr most = allocate(MIB(40)), rest = allocate(MIB(30));
+    const struct sg_tag later = {.sync = SG_FREE_SYNC_EVENT};
+    assert_int_equal(sg_core_free(core, rest, &later), CUDA_SUCCESS);
+    assert_int_equal(strict_used(STRICT_HOST), MIB(8));
+    strict_complete(1000);
+    release(allocate(MIB(20)));
+    assert_int_equal(strict_used(STRICT_HOST), 0);
+    assert_int_equal(value(SG_STAT_overflow_blocks), 1);
+    release(most);
+    stop();
+}
+
+static void expect_refused(uint64_t bytes, const struct sg_tag *tag, const char *text)
+{
+    CUdeviceptr address = 7;
+    char report[4096];
+    uint64_t before = strict_used(STRICT_HOST);
+    assert_int_equal(ask(bytes, tag, &address), CUDA_ERROR_OUT_OF_MEMORY);
+    assert_int_equal(address, 7);
+    assert_int_equal(strict_used(STRICT_HOST), before);
+    sg_core_oom_text(core, 0, NULL, report, sizeof report);
+    if (text)
+        assert_non_null(strstr(report, text));
+    else
+        assert_null(strstr(report, "  overflow "));
+}
+
+static void what_forbids_it_is_said(void **state)
+{
+    (void)state;
+    CUdeviceptr address;
+    start("overflow:host=6MiB", MIB(1024));
+    allocate(MIB(40));
+    expect_refused(MIB(30), &plain, NULL); /* other memory is left to try */
+    expect_refused(MIB(30), &last, "overflow:host=6.00 MiB is less than is lacking");
+    host_room = MIB(3);
+    expect_refused(MIB(27), &last, "control group, has less memory to spare");
+    host_room = MIB(6);
+    assert_int_equal(ask(MIB(28), &last, &address), CUDA_SUCCESS); /* all that the option allows */
+    expect_refused(MIB(4), &last, "is less than is lacking");
+    stop();
+}
+
+static void the_option_is_off_by_default(void **state)
+{
+    (void)state;
+    start("", MIB(1024));
+    allocate(MIB(40));
+    expect_refused(MIB(30), &last, NULL);
+    stop();
+}
+
+static void drivers_without_host_pages(void **state)
+{
+    (void)state;
+    start("overflow:host=1GiB", 0);
+    allocate(MIB(40));
+    expect_refused(MIB(30), &last, "this driver makes no pages in the host's memory");
+    stop();
+}
+
+static void small_and_tagged_blocks_stay(void **state)
+{
+    (void)state;
+    start("overflow:host=1GiB", MIB(1024));
+    struct sg_tag tagged = last;
+    tagged.memory_tag = (uint8_t)sg_core_tag(core, "weights", SG_TAG_SAVED);
+    assert_true(tagged.memory_tag);
+    allocate(MIB(64));
+    expect_refused(MIB(1) / 2, &last, "less than 1.00 MiB never lie");
+    expect_refused(MIB(8), &tagged, "memory that may be paused");
+    stop();
+}
+
+/* A host that runs out half-way: nothing is left behind, and the block is refused. */
+static void a_host_that_is_out_of_memory(void **state)
+{
+    (void)state;
+    start("overflow:host=1GiB", MIB(4));
+    allocate(MIB(40));
+    expect_refused(MIB(30), &last, "the driver has refused pages");
+    assert_int_equal(strict_used(0), MIB(40));
+    stop();
+}
+
+/* Each call of the driver fails in turn: the block is served or refused, and nothing is lost. */
+static void calls_that_fail(void **state)
+{
+    (void)state;
+    const char *call;
+    for (uint64_t number = 1, failed = 1; failed; number++) {
+        CUdeviceptr rest = 0;
+        start("overflow:host=1GiB", MIB(1024));
+        CUdeviceptr most = allocate(MIB(40));
+        release(allocate(MIB(10)));
+        strict_fail_at(number, false, CUDA_SUCCESS);
+        CUresult result = sg_core_malloc(core, 0, MIB(30), &last, &rest);
+        failed = strict_failed(&call);
+        strict_fail_at(0, false, CUDA_SUCCESS);
+        inspect(core, 1);
+        assert_int_equal(strict_used(STRICT_HOST) - strict_stuck(STRICT_HOST), value(SG_STAT_overflow_bytes));
+        if (result == CUDA_SUCCESS)
+            release(rest);
+        release(most);
+        const char *rule;
+        sg_core_destroy(core);
+        assert_int_equal(strict_broken(&rule), 0);
+        assert_int_equal(strict_leaks(), 0);
+        assert_int_equal(strict_used(STRICT_HOST), strict_stuck(STRICT_HOST));
+    }
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(only_what_is_lacking_lies_elsewhere),
+        cmocka_unit_test(idle_pages_come_first),
+        cmocka_unit_test(the_next_block_finds_its_place_on_the_device),
+        cmocka_unit_test(memory_behind_work_goes_back_before_the_device_grows),
+        cmocka_unit_test(what_forbids_it_is_said),
+        cmocka_unit_test(the_option_is_off_by_default),
+        cmocka_unit_test(drivers_without_host_pages),
+        cmocka_unit_test(small_and_tagged_blocks_stay),
+        cmocka_unit_test(a_host_that_is_out_of_memory),
+        cmocka_unit_test(calls_that_fail),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
