@@ -10,6 +10,7 @@ from pathlib import Path
 
 TRAIN = sys.argv[1]
 HERE = Path(sys.argv[2])
+SHORT = "--short" in sys.argv  # a build with a sanitizer looks at memory: what is learned, and each sharding, is the other build's
 
 # All allocations and frees of the recorded training loop (Qwen2.5-7B with LoRA r128 under PyTorch 2.11, transformers
 # 5.23, peft 0.21), from loading the model to the program's last free, as lines "allocate,SIZE" and "free,SIZE" with
@@ -49,7 +50,7 @@ def check_bits(text):
     eager = whole["losses"]
     for variant in (["--alloc", "arena"], ["--no-checkpoint"], ["--no-checkpoint", "--alloc", "arena"], []):
         assert objects(*base, *variant)[1]["losses"] == eager, variant
-    for sharding in ("zero2", "zero3", "fsdp"):
+    for sharding in ("zero3",) if SHORT else ("zero2", "zero3", "fsdp"):
         for more in ([], ["--no-checkpoint"], ["--alloc", "arena"]):
             assert objects(*base, "--sharding", sharding, *more)[1]["losses"] == eager, (sharding, more)
         for offload, more in ("optimizer", []), ("all", ["--alloc", "arena", "--no-checkpoint"]):
@@ -260,7 +261,8 @@ def check_order(folder):
 
 with tempfile.TemporaryDirectory() as name:
     text = HERE.parents[1] / "third_party/uthash/uthash.h"  # one that stays as it is: losses depend on it
-    check_learning(text)
+    if not SHORT:
+        check_learning(text)
     check_bits(text)
     check_saving(text, Path(name))
     check_interruption(text, Path(name))
