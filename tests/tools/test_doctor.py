@@ -3,6 +3,7 @@
 Usage: test_doctor.py SEGALLOC CLIENT OWN_RUNTIME STATIC_PROGRAM (empty: none could be linked) RUNTIME NAMES_ERRORS"""
 import json
 import os
+import shutil
 import signal
 import subprocess
 import sys
@@ -178,6 +179,18 @@ take(shutil.copy(first, {folder!r} + "/libcuda.so.1"))
             self.assertEqual([p["aliases"] for p in told["processes"]], [said])
             text = doctor("--sim", sim, "--", CLIENT, way).stdout
             self.assertEqual("  aliases  off: two addresses of a page" in text, said == apart)
+
+    def test_nccl(self):
+        """What NCCL holds is not paused, and the line names its own way."""
+        import _ctypes
+        with tempfile.TemporaryDirectory() as folder:
+            nccl = shutil.copy(_ctypes.__file__, os.path.join(folder, "libnccl.so.2"))
+            loads = f"import ctypes; ctypes.CDLL({nccl!r}); ctypes.CDLL('libcuda.so.1').cuInit(0)"
+            told = doctor("--sim", "1GiB", "--", sys.executable, "-c", loads).stdout
+            self.assertIn("ncclCommSuspend()", told)
+            processes = self.answer(sys.executable, "-c", loads)["processes"]
+            self.assertTrue(any(process["nccl"] for process in processes), processes)
+        self.assertNotIn("nccl", doctor("--sim", "1GiB", "--", CLIENT, "ordinary").stdout.lower())
 
     def test_served_in_a_child(self):
         told = self.answer("sh", "-c", f"'{CLIENT}' ordinary; '{CLIENT}' ordinary; exit 7", status=0)

@@ -113,6 +113,17 @@ static const char *pytorch_means(const char *mode)
     return "its tensors come here by its pluggable allocator";
 }
 
+static const char nccl_module[] = "libnccl.so"; /* as modules.def has it */
+
+/* NCCL takes its buffers from the driver, so that they are neither served nor paused. */
+static bool doctor_saw_nccl(const struct sg_examination *examination)
+{
+    for (size_t i = 0; i < examination->watch.count; i++)
+        if (sg_watched_has(&examination->watch.process[i], nccl_module))
+            return true;
+    return false;
+}
+
 void sg_doctor_print_text(const struct sg_examination *examination)
 {
     static const char *const openings[] =
@@ -144,6 +155,9 @@ void sg_doctor_print_text(const struct sg_examination *examination)
     sg_registration_print(examination);
     if (*examination->total.pytorch)
         printf("  PyTorch  %s: %s\n", examination->total.pytorch, pytorch_means(examination->total.pytorch));
+    if (doctor_saw_nccl(examination))
+        printf("  NCCL     loaded: a pause leaves its buffers on the card, and ncclCommSuspend() of NCCL 2.29.7 gives "
+               "them back\n");
     if (examination->command)
         printf("  command  ended with status %d\n", examination->watch.status);
 }
@@ -173,6 +187,7 @@ static json_t *doctor_json_process(const struct sg_watched *process, const struc
     sg_json_set_flag(result, "driver", process->driver);
     sg_json_set_flag(result, "runtime", process->runtime);
     sg_json_set_flag(result, "pytorch", process->torch);
+    sg_json_set_flag(result, "nccl", sg_watched_has(process, nccl_module));
     SG_JSON_NUMBERS(result, {"served", served->served}, {"passed_on", served->passed_on});
     json_found(result, served);
     return result;

@@ -89,6 +89,14 @@ const char *sg_watched_sharer(const struct sg_watched *process)
     return NULL;
 }
 
+bool sg_watched_has(const struct sg_watched *process, const char *module)
+{
+    for (int i = 0; i < KNOWN_MODULES; i++)
+        if (process->modules >> i & 1 && strcmp(known_modules[i].prefix, module) == 0)
+            return true;
+    return false;
+}
+
 /* Notes the file as one that has NVIDIA's runtime within itself, if it is. */
 static void look_for_runtime(struct sg_watched *process, const char *path)
 {

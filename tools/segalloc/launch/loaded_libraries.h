@@ -40,6 +40,9 @@ void sg_watched_note_modules(struct sg_watched *process, const char *line);
 /* The first module of a process that gives memory to network cards or other processes, as the table names it; NULL: none. */
 const char *sg_watched_sharer(const struct sg_watched *process);
 
+/* True if the process had a module of that table, named by the prefix that stands there: "libnccl.so". */
+bool sg_watched_has(const struct sg_watched *process, const char *module);
+
 /* Runs argv, found as sg_launch_exec() does, and waits for it. The environment has been prepared. SIGINT,
    SIGQUIT, SIGTERM and SIGHUP are the command's; ended by one, it leaves no process behind. 0, or a negative errno. */
 int sg_watch_run(const struct sg_launch *launch, char **argv, bool stdout_to_stderr, struct sg_watch *ret);
