@@ -91,9 +91,9 @@ static bool overflow_has_pages_growing(struct overflow *block, const struct sega
     if (!device->growth.host_asked && !replayed)
         device->growth.host_granularity = sg_pages_host_granularity(&device->pages);
     device->growth.host_asked |= !replayed;
-    uint64_t granule = device->growth.host_granularity > device->granularity ? device->growth.host_granularity
-                       : device->growth.host_granularity                     ? device->granularity
-                                                                             : 0;
+    uint64_t granule = device->growth.host_granularity;
+    if (granule && granule < device->granularity)
+        granule = device->granularity;
     if (replayed)
         granule = replayed->size >= SG_UNIT ? UINT64_C(1) << (replayed->size & (SG_UNIT - 1) & 63) : 0;
     if (!granule || granule & (granule - 1))

@@ -12,8 +12,9 @@
    context's wait. So while any is held, only streams that are idle are given work of ours: an idle one waits for nobody. The
    stream for fills waits for all work, so it is given none.
 
-   Limits. Functions in graphs are not known of. Work that was given before the first allocation is not known of. 64 streams are held at a time. One more, and all count as held for good. A stream that is destroyed is held no
-   more. Kernels that wait for a word of memory can't be told from others: marks.h bounds what is out.
+   Limits. Functions in graphs are not known of, nor is work that was given before the first allocation. 64 streams are held
+   at a time. One more, and all count as held for good. A stream that is destroyed is held no more. Kernels that wait for a
+   word of memory can't be told from others: marks.h bounds what is out.
 
    For example, the program has stream 5 wait for a word, sets 600 blocks there, frees them, and writes the word. Stream 5 is
    held from the first call on: it writes no mark, and fills none of the blocks. */
