@@ -79,23 +79,24 @@ class Recorded(unittest.TestCase):
 
     def test_a_bound(self):
         """The newest part, with what lived before it: the report says what is left out, and a replay goes through."""
-        for _ in range(3):
+        for allocs in (400000, 800000, 1600000):
             subprocess.run([SEGALLOC, "run", "--sim", "2GiB", "--sites", "--conf", "trace_mb:8", "-f", "-o", self.trace, "--", LOOP,
-                            "400000", "return"], env=ENVIRONMENT, check=True, timeout=120, stdout=subprocess.DEVNULL)
+                            str(allocs), "return"], env=ENVIRONMENT, check=True, timeout=120, stdout=subprocess.DEVNULL)
             told = self.report(self.trace)
-            if not told["dropped"]:  # a machine with so much other work that the disk was late
+            # A machine with much other work: the disk was late, or the run was over before the helper had a processor.
+            if not told["dropped"] and told["begin_text"]:
                 break
         if told["dropped"]: # the text that is looked for may be among what was lost
             self.skipTest("events were lost")
         self.assertRegex(told["begin_text"], r"^the trace has a bound: [1-9]\d+ events before its first are left out, 0 failures")
         self.assertIn(told["begin_text"], segalloc("report", self.trace))
         self.assertEqual((told["at_least"], told["complete"], told["end_text"]), (True, False, None))
-        self.assertEqual(told["allocs"], 400000)  # of the whole run
-        self.assertLess(os.path.getsize(self.trace), 400000 * 2 * 32)
+        self.assertEqual(told["allocs"], allocs)  # of the whole run
+        self.assertLess(os.path.getsize(self.trace), allocs * 2 * 32)
         self.assertRegex(json.dumps(told["devices"][0]["live_at_peak"]), r"loop(\.c|\+)")
         left_out = int(re.search(r"\d+", told["begin_text"])[0])
         info = json.loads(segalloc("trace", "info", "--json", self.trace))
-        self.assertEqual(left_out + info["allocs"] + info["frees"], 800000 - 64)  # that many blocks are not freed
+        self.assertEqual(left_out + info["allocs"] + info["frees"], 2 * allocs - 64)  # that many blocks are not freed
         self.assertEqual((info["unmatched_frees"], info["repeated_addresses"], info["kinds"]["left_out"]), (0, 0, 1))
         replay = json.loads(segalloc("replay", "--json", self.trace))
         self.assertEqual((replay["ooms"], replay["devices"][0]["peak_requested_bytes"]), (0, info["peak_requested_bytes"]))
