@@ -71,7 +71,7 @@ class Hidden(unittest.TestCase):
     def run_parts(self, *parts, seconds=560, patience=1, **more):
         """(results.json, what was printed, exit status)."""
         environment = {**os.environ, "LD_LIBRARY_PATH": self.libraries,
-                       "HIDDEN_SIM": f"device=h100,card={CARD}", **more}
+                       "HIDDEN_SIM": f"4GiB,device=h100,card={CARD}", **more} # programs fill it
         with tempfile.TemporaryDirectory() as folder:
             done = subprocess.run([sys.executable, HERE / "run", "--build", BUILD, "--python", PYTHON, "--out", folder,
                                    "--seconds", str(seconds), "--patience", str(patience), "--only", ",".join(parts)], env=environment, text=True,

@@ -27,6 +27,11 @@ def sampled(cases, step):
     return list(cases)[::step] if "SANITIZER" in os.environ else list(cases)
 
 
+def of_answers(case):
+    """A case that takes, by other answers, the ways that others of its file take. It is left out with a sanitizer, for the reason above."""
+    return unittest.skipIf("SANITIZER" in os.environ, "other cases take the same ways")(case)
+
+
 def has_gpu():
     """Whether the driver has a device, as the tools ask. The node /dev/nvidiactl says less: NVIDIA's own library makes it when
     it is asked as root, with no GPU in the machine."""

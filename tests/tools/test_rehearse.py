@@ -45,6 +45,7 @@ class Rehearse(rehearsal.Case):
         self.assertRegex(text, "16.00 GiB: fits, 15.[0-9]+ GiB to spare, 14.[0-9]+ GiB of them after context")
         self.assertNotIn("Largest in use", text)
 
+    @shared.of_answers
     def test_the_smallest_card_is_one(self):
         """What is said of another card is what happens on it."""
         command = ["--", LOOP, "5000", "return"]
@@ -145,6 +146,7 @@ class Rehearse(rehearsal.Case):
                                "were needed, 1 call for memory was refused and made good.\nSmallest card: not known, ")
         self.assertNotIn("for a limit that is set", text)
 
+    @shared.of_answers
     def test_hidden_ends(self):
         """A call that stays refused is a failure also where a shell hides the program's end."""
         for acts in ("a+100 b!1500", "a+100 b+1500"), ("a+100 b#1500",):
@@ -162,12 +164,14 @@ class Rehearse(rehearsal.Case):
         self.assertEqual(self.verdict(0, "--card", "1GiB", "--", "sh", "-c", f"'{ACTS}' a+100 b~50; true")["adapts"], True)
         self.assertEqual(self.verdict(3, "--card", "1GiB", "--", "sh", "-c", f"'{ACTS}' a+100 b~50 fail; true")["adapts"], False)
 
+    @shared.of_answers
     def test_sizes_that_round_alike(self):
         """A card that is too small is told apart from the one that is not."""
         said = rehearse("--card", "1GiB", "--margin", "0", "--", ACTS, "a+1025").stdout
         self.assertIn("1.00 GiB: does not fit: the smallest card that does has 1026 MiB, 2.00 MiB more", said)
         self.assertIn("or a card of 1026 MiB", said)
 
+    @shared.of_answers
     def test_a_fault_beyond_the_card(self):
         """A run that faults where it got more than any card has says no more of the smallest card than that these are none."""
         verdict = self.verdict(3, "--card", "512MiB,800MiB", "--margin", "0", "--", ACTS, "a+100", "b$400", "c$700")
@@ -204,6 +208,7 @@ class Rehearse(rehearsal.Case):
                 one, ran = self.adapts(0, "8GiB", f"less={way},4096,a+700,a+300")
                 self.assertEqual((ran, one["smallest_card_bytes"]), (runs - 1, 300 * MIB))
 
+    @shared.of_answers
     def test_programs_that_ask_and_are_alike(self):
         """Where the answer changes nothing the figures of the first run stay. Each run on a card is said."""
         verdict, ran = self.adapts(0, "600MiB,1GiB,8GiB", "less=t,4096,a+300,a+300")
@@ -240,6 +245,7 @@ class Rehearse(rehearsal.Case):
         self.assertTrue(text.stdout.splitlines()[0].startswith("1.00 GiB: fits, "), text)
         self.assertRegex(text.stdout, f"Next: segalloc run{HAS_GPU or ' --sim 1GiB,drop_mb=1'} -- ")
 
+    @shared.of_answers
     def test_margin(self):
         """What a context would not leave is too close to call, which fails nobody's script."""
         command = ["--", LOOP, "5000", "return"]
@@ -254,6 +260,7 @@ class Rehearse(rehearsal.Case):
             self.assertEqual(line in said, left is not None, said)
             self.assertEqual(" margin + " in said, left is not None, said)
 
+    @shared.of_answers
     def test_cards_by_name(self):
         verdict = self.verdict(0, "--card", "h100,4090,24GiB", "--", LOOP, "200", "return")
         cards = verdict["cards"]
@@ -264,6 +271,7 @@ class Rehearse(rehearsal.Case):
         self.assertLess(cards[0]["margin_bytes"], cards[1]["margin_bytes"])
         self.assertIn("4090", rehearse("--help").stdout)
 
+    @shared.of_answers
     def test_an_estimated_margin_says_so(self):
         """Of a B300 no process by itself was measured: the most of the other cards is its margin, and the answer says so."""
         command = "--card", "h200,b300", "--", LOOP, "200", "return"
@@ -277,6 +285,7 @@ class Rehearse(rehearsal.Case):
         said = self.verdict(0, "--margin", "600MiB", *command)["cards"]
         self.assertEqual([card["margin_estimated"] for card in said], [False, False])
 
+    @shared.of_answers
     def test_the_model_is_the_cards(self):
         """A program sees the name and the compute capability of the largest card that was named, also in what is to be
         run next; where only sizes are given, it is said that the model is made up."""
@@ -363,6 +372,7 @@ class Rehearse(rehearsal.Case):
         self.assertGreater(len(counts), 3)
         self.assertTrue(said.endswith("\r\x1b[K"), said)
 
+    @shared.of_answers
     def test_next(self):
         """What to run next can be pasted, and is right."""
         said = rehearse("--card", "24MiB", "--margin", "0", "--", "sh", "-c", f"'{LOOP}' $2 return", "it's", "--batch",
@@ -379,12 +389,14 @@ class Rehearse(rehearsal.Case):
         result = subprocess.run([SEGALLOC, *run], env=ENVIRONMENT, capture_output=True, timeout=120)
         self.assertEqual(result.returncode, 0, result)
 
+    @shared.of_answers
     def test_next_without_a_batch(self):
         """Where nothing in the command can be made smaller, the card that is enough is named."""
         said = rehearse("--card", "24MiB", "--margin", "6MiB", "--", LOOP, "200", "return").stdout
         smallest = float(re.search(r"Smallest card: (\S+) MiB", said)[1])
         self.assertTrue(said.splitlines()[-1].endswith(f"--try NAME=VALUE,…, or a card of {smallest + 6:.2f} MiB"), said)
 
+    @shared.of_answers
     def test_next_names_the_devices(self):
         said = rehearse("--card", "1GiB", "--devices", "2", "--", LOOP, "20", "return").stdout.splitlines()
         self.assertIn(f"segalloc run{HAS_GPU or ' --sim 1GiB,count=2,drop_mb=1'} -- ", said[-1])
@@ -392,6 +404,7 @@ class Rehearse(rehearsal.Case):
                         "200").stdout.splitlines()
         self.assertIn(" --card 16MiB --devices 2 --try ", said[-1])
 
+    @shared.of_answers
     def test_a_smaller_batch_is_another_run(self):
         """What keeps the samples of an optimizer step stands before what to run next."""
         command = ["--card", "24MiB", "--margin", "0", "--try", "batch=20", "--", "sh", "-c", f"'{LOOP}' $2 return",
@@ -521,6 +534,7 @@ class Rehearse(rehearsal.Case):
         for wrong in ("0", "steadily", "x", "-1", "9999999"):
             self.assertEqual(rehearse("--steps", wrong, "--", LOOP).returncode, 2)
 
+    @shared.of_answers
     def test_the_report_speaks_of_the_cards(self):
         """Of those that were asked about, with the figure of the rehearsal; never of the card without end."""
         with tempfile.TemporaryDirectory() as folder:
@@ -542,6 +556,7 @@ class Rehearse(rehearsal.Case):
             self.assertIn('"rehearsed":true', text)
             self.assertNotIn(str(1 << 40), text)
 
+    @shared.of_answers
     def test_a_card_without_end_is_no_card_to_tune_for(self):
         with tempfile.TemporaryDirectory() as folder:
             trace, table = os.path.join(folder, "run.trace"), os.path.join(folder, "run.csv")

@@ -13,6 +13,7 @@ import unittest
 
 import rehearsal
 from rehearsal import ACTS, ENVIRONMENT, MIB, RANKS, SEGALLOC, rehearse
+from shared import of_answers
 
 
 class Ranks(rehearsal.Case):
@@ -55,6 +56,7 @@ class Ranks(rehearsal.Case):
         self.assertIn(f"Context and libraries take some {3 * one / (1 << 30):.2f} GiB more", text)
         self.assertIn(" --sim 1GiB,drop_mb=1,card=shared -- ", text)
 
+    @of_answers
     def test_processes_on_cards_of_their_own(self):
         """Each rank sees one device, as its device 0, or all of them: none counts with another."""
         for ranks in ((":a+300", ":device=1 a+300"), ("0:a+300", "1:a+300", "2:a+300", "3:a+300"), ("1:a+300", "0:a+300"),
@@ -64,6 +66,7 @@ class Ranks(rehearsal.Case):
                 self.assertEqual(verdict["smallest_card_bytes"], 300 * MIB)
                 self.assertEqual([card["verdict"] for card in verdict["cards"]], ["fits"])
 
+    @of_answers
     def test_processes_one_after_the_other(self):
         """They need what the largest does, however each ends."""
         for end in ("return", "_exit", "kill"):
@@ -71,6 +74,7 @@ class Ranks(rehearsal.Case):
             verdict = self.verdict(0, "--card", "512MiB", "--margin", "0", "--", "sh", "-c", command)
             self.assertEqual((verdict["smallest_card_bytes"], verdict["shared"]), (300 * MIB, []), end)
 
+    @of_answers
     def test_devices_that_processes_share(self):
         """Ranks are on the devices that they used, whichever those are; one that uses two is on both."""
         for ranks, together in (((":device=0 a+10", ":device=1 a+20"), []),
@@ -119,6 +123,7 @@ class Ranks(rehearsal.Case):
                 alive.append(process.read_bytes())
         self.assertFalse([command for command in alive if b"\0b+301\0" in command])
 
+    @of_answers
     def test_hidden_devices(self):
         """A rank that sees no device of so small a machine says which option makes more."""
         result = rehearse("--", sys.executable, RANKS, ACTS, "once", "1:a+10")

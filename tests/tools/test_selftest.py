@@ -13,7 +13,7 @@ import sys
 import tempfile
 import unittest
 
-from shared import sampled
+from shared import of_answers, sampled
 
 SEGALLOC, ACTS, MISTAKES, SCHEMA, TESTS_GPU, *HIDDEN = (pathlib.Path(argument).resolve() for argument in sys.argv[1:] if os.path.exists(argument))
 sys.argv[1:] = [case for case in sys.argv[1:] if not os.path.exists(case)]
@@ -91,6 +91,7 @@ class Selftest(unittest.TestCase):
             self.assertIn(verdict["check"].replace("_", " "), text)
         self.assertIn("all as assumed", text)
 
+    @of_answers
     def test_under_the_library(self):
         """A process under the library asks the driver and not the library, which would hide what it does."""
         told = json.loads(self.run_tool("run", "--sim", "8GiB", "--", SEGALLOC, "selftest", "--json").stdout)
@@ -109,7 +110,7 @@ class Selftest(unittest.TestCase):
         return told, done.stderr
 
     def test_each_fault_is_named(self):
-        faults = sampled(FAULTS, 3)
+        faults = sampled(FAULTS, 5)
         with concurrent.futures.ThreadPoolExecutor(os.cpu_count()) as pool:
             runs = [pool.submit(self.selftest_of, spec, status) for spec, *_, status in faults]
         for run, (spec, check, text, setting, status) in zip(runs, faults):
@@ -124,6 +125,7 @@ class Selftest(unittest.TestCase):
                 self.assertLessEqual(blamed, {check, *({"kernels"} if check == "aliases" else {"pages"} if "no-vmm" in spec else {})})
                 self.assertEqual(told["settings"], setting or "")
 
+    @of_answers
     def test_several_devices(self):
         """Each in turn, or one alone, with a verdict set each; facts are those of the worst, and settings of all that are alike."""
         told, _ = self.selftest("--sim", "8GiB,count=3,aliases-apart=1", "--apply", status=3)
@@ -145,6 +147,7 @@ class Selftest(unittest.TestCase):
         self.assertIn("device 2 can't be used: cuDeviceGet answers 101 (CUDA_ERROR_INVALID_DEVICE)", errors)
         self.assertIn("--device takes", self.run_tool("selftest", "--device", "one", status=2).stderr)
 
+    @of_answers
     def test_speeds(self):
         told, _ = self.selftest("--sim", "8GiB")
         facts = json.loads(pathlib.Path(told["facts_file"]).read_text())["facts"]
@@ -285,6 +288,7 @@ class Selftest(unittest.TestCase):
         self.run_tool("doctor", "--pack", self.home / "none" / "p.json", status=1)
         self.run_tool("doctor", "--pack", self.home / "p.json", "--trace", "/none.trace", status=1)
 
+    @of_answers
     def test_pack_has_findings(self):
         """Findings are in it wherever they stand in the trace, with numbers for the lines, and nothing that the environment says."""
         trace, pack = self.home / "run.trace", self.home / "pack.json"
@@ -348,6 +352,7 @@ class Selftest(unittest.TestCase):
         verdicts = {verdict["check"]: verdict["verdict"] for verdict in told["verdicts"]}
         self.assertEqual((verdicts["plain"], verdicts["transfer"], verdicts["order"]), ("differs", "unusable", "left_out"))
 
+    @of_answers
     def test_lines_between_the_marks(self):
         """What the user has written there stays, is outside of the marks then, and wins."""
         path = self.home / ".config/segalloc" / f"{CARD}.conf"

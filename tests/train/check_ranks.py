@@ -11,6 +11,7 @@ from pathlib import Path
 
 TRAIN, SEGALLOC, LIBRARY = sys.argv[1], sys.argv[2], sys.argv[3] if len(sys.argv) > 3 else None
 HERE = Path(__file__).parent
+SHORT = not LIBRARY  # a build with a sanitizer looks at memory: what is learned, and each sharding, is the other build's
 # Sums over ranks are made in the order of the ranks, as a process alone adds its micro-steps: without clipping nothing
 # may differ. The norm that clipping asks for is made of the ranks' norms, which changes its last bit. That shows most
 # where the gradient is nothing but rounding, for AdamW makes steps of the same size of it: of the keys' biases, which
@@ -49,14 +50,14 @@ def distance(a, b):
 
 def check_equal(folder, text):
     """20 steps; the widths make parts that do not divide by four."""
-    for clip, tolerance in (0, 0), (1, TOLERANCE):
+    for clip, tolerance in ((0, 0), (1, TOLERANCE))[:1 if SHORT else 2]:
         base = ["--text", text, "--steps", 20, "--seed", 3, "--hidden", 52, "--ffn", 90, "--rank", 5, "--dropout", 0.1,
                 "--clip", clip]
         alone, _ = train(*base, "--accum", 4, "--save", folder / "alone")
         wanted, worst = tensors(folder / "alone"), 0
         kinds = (("zero3", []), ("zero2", []), ("fsdp", ["--offload", "optimizer", "--no-checkpoint"]),
                  ("zero3", ["--offload", "all"]), ("fsdp", []), ("zero2", ["--offload", "optimizer"]))
-        for kind, more in kinds if not clip else kinds[:1]:
+        for kind, more in kinds[2:4] if SHORT else kinds if not clip else kinds[:1]:
             ours, _ = train(*base, "--accum", 1, "--sharding", kind, *more, "--save", folder / "ranks", ranks=4)
             assert ours["ranks"] == 4 and len(ours["peak_bytes_by_rank"]) == 4 and ours["rank"] == 0
             assert ours["tokens"] == alone["tokens"] and ours["outcome"] == "completed"
@@ -74,7 +75,7 @@ def check_resuming(folder, text):
     base = ["--text", text, "--seed", 5, "--sharding", "zero3"]
     whole, _ = train(*base, "--steps", 6, "--accum", 1, ranks=4)
     train(*base, "--steps", 3, "--accum", 1, "--save", folder / "half", ranks=4)
-    for ranks, more in ((4, []), (2, ["--offload", "all"]), (1, ["--sharding", "none"])):
+    for ranks, more in ((4, []), (2, ["--offload", "all"]), (1, ["--sharding", "none"]))[1 if SHORT else 0:]:
         rest, _ = train(*base, *more, "--steps", 6, "--accum", 4 // ranks, "--resume", folder / "half", ranks=ranks)
         for a, b in zip(whole["losses"][3:], rest["losses"], strict=True):
             assert abs(float.fromhex(a) - float.fromhex(b)) < 1e-4, (ranks, whole["losses"], rest["losses"])

@@ -308,7 +308,7 @@ bool selftest_beside(void)
     static const char *const names[CALLS] = {"cuMemCreate", "cuMemMap", "cuMemSetAccess", "cuMemUnmap"};
     const CUmemAllocationProp prop = probe_prop();
     struct probe_times times[CALLS] = {{.count = 0}};
-    int outlived[CALLS] = {0}, seen[CALLS] = {0}, rounds = probe.quick ? 4 : 16, fewest = 0;
+    int outlived[CALLS] = {0}, seen[CALLS] = {0}, rounds = probe.quick ? 4 : 8, fewest = 0;
     struct probe_work work;
     CUdeviceptr address;
     CUmemGenericAllocationHandle handle = 0;

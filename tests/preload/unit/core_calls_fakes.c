@@ -128,14 +128,20 @@ struct sg_core *core_calls_core(void)
 }
 
 /* The time. */
-uint64_t core_calls_now(void);
-uint64_t core_calls_now(void)
+uint64_t __wrap_sg_clock_ns(void);
+uint64_t __wrap_sg_clock_ns(void)
 {
     return world.time_ns;
 }
 
-void core_calls_rest(long ns);
-void core_calls_rest(long ns)
+uint64_t __wrap_sg_clock_coarse_ns(void);
+uint64_t __wrap_sg_clock_coarse_ns(void)
+{
+    return world.time_ns;
+}
+
+void __wrap_sg_rest(long ns);
+void __wrap_sg_rest(long ns)
 {
     say(" rest(%ld)", ns);
     world.time_ns += (uint64_t)ns;
