@@ -12,6 +12,7 @@ bool sg_annotate_on;
 /* The simulator's functions (sim/extra.h), found by their names and never linked. */
 static int (*block)(uint64_t address, uint64_t bytes, int handed_out);
 static void (*upkeep)(int on);
+static int (*link_bytes)(int device, void *ret);
 
 void sg_annotate_start(void)
 {
@@ -20,6 +21,8 @@ void sg_annotate_start(void)
     sg_annotate_on = block && block(0, 0, 0);
     symbol = sg_annotate_on ? sg_cuda_symbol("segalloc_sim_upkeep") : NULL;
     memcpy(&upkeep, &symbol, sizeof symbol);
+    symbol = sg_cuda_symbol("segalloc_sim_link");
+    memcpy(&link_bytes, &symbol, sizeof symbol);
 }
 
 uint64_t (*sg_annotate_clock(void))(void)
@@ -28,6 +31,14 @@ uint64_t (*sg_annotate_clock(void))(void)
     void *symbol = sg_cuda_symbol("segalloc_sim_ns");
     memcpy(&simulated, &symbol, sizeof simulated);
     return symbol ? simulated : sg_clock_ns;
+}
+
+uint64_t sg_annotate_link_bytes(int device)
+{
+    struct {
+        uint64_t touched, host;
+    } bytes = {0, 0};
+    return link_bytes && link_bytes(device, &bytes) == 0 ? bytes.touched : 0;
 }
 
 void sg_annotate_upkeep(bool on)

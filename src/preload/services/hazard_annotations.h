@@ -18,6 +18,9 @@ void sg_annotate_start(void);
 /* The clock for driver calls. With the simulator it is virtual time, the cost of the calls on a GPU. */
 uint64_t (*sg_annotate_clock(void))(void);
 
+/* Bytes that work of a device has touched over a link so far; 0: nobody counts them. */
+uint64_t sg_annotate_link_bytes(int device);
+
 /* True if there is one. No lock. */
 extern bool sg_annotate_on __attribute__((visibility("hidden")));
 

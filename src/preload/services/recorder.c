@@ -19,6 +19,7 @@
 #include <dlfcn.h>
 
 #include "services/alias_probe.h"
+#include "services/hazard_annotations.h"
 #include "process/environment.h"
 #include "process/process.h"
 #include "process/symbols.h"
@@ -297,6 +298,15 @@ static uint32_t recorder_list_tags(struct sg_core *core, struct sg_stats_tag ret
     return count;
 }
 
+/* The core's, and what the simulated GPU counts. */
+static bool recorder_read_stats(struct sg_core *core, int device, struct sg_stats *ret)
+{
+    if (!sg_core_stats(core, device, ret))
+        return false;
+    ret->value[SG_STAT_link_bytes] = sg_annotate_link_bytes(device);
+    return true;
+}
+
 /* Holding `busy`. */
 static void write_stats_file(struct sg_core *core)
 {
@@ -324,7 +334,7 @@ static void write_stats_file(struct sg_core *core)
     };
     uint64_t known = atomic_load_explicit(&recorder.known, memory_order_acquire);
     for (int i = 0; i < SG_DEVICES_MAX; i++) {
-        if (known >> i & 1 && sg_core_stats(core, i, &recorder.devices[i].stats))
+        if (known >> i & 1 && recorder_read_stats(core, i, &recorder.devices[i].stats))
             used[file.count++] = recorder.devices[i];
     }
     const char *path = recorder.stats;
@@ -361,7 +371,7 @@ void sg_recorder_tick(struct sg_core *core, int device)
     struct sg_stats snapshot;
     if (trace)
         write_texts();
-    if (trace && sg_core_stats(core, device, &snapshot))
+    if (trace && recorder_read_stats(core, device, &snapshot))
         sg_trace_writer_statistics(recorder.trace, (uint32_t)device, &snapshot);
     if (stats)
         write_stats_file(core);
@@ -375,7 +385,7 @@ static void end_trace(struct sg_core *core)
     struct sg_stats snapshot;
     write_texts();
     for (int i = 0; i < SG_DEVICES_MAX; i++) {
-        if (known >> i & 1 && sg_core_stats(core, i, &snapshot))
+        if (known >> i & 1 && recorder_read_stats(core, i, &snapshot))
             sg_trace_writer_statistics(recorder.trace, (uint32_t)i, &snapshot);
     }
     sg_trace_writer_close(recorder.trace);

@@ -255,6 +255,8 @@ void *sg_cuda_symbol(const char *name)
 {
     int (*function)(uint64_t, uint64_t, int) = declare;
     void *symbol;
+    if (strcmp(name, "segalloc_sim_link") == 0) /* nobody counts */
+        return NULL;
     assert(strcmp(name, "segalloc_sim_block") == 0 || strcmp(name, "segalloc_sim_upkeep") == 0);
     memcpy(&symbol, &function, sizeof symbol);
     return world.declares ? symbol : NULL;

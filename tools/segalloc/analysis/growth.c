@@ -1,17 +1,17 @@
 #include "analysis/growth.h"
 
-#include <ctype.h>
 #include <errno.h>
 #include <stdbool.h>
 #include <stdlib.h>
 #include <string.h>
 
+#include "analysis/phase_step.h"
 #include "analysis/walk.h"
 
 /* FLOOR: bytes a step that are worth a line. Losses that a program collects on the device are 512 bytes each. QUARTERS: parts of the
-   stretch, each of which must have its share. DEPTH: phases around each other that are looked at. POINTS: of steps, or of several each.
+   stretch, each of which must have its share. POINTS: of steps, or of several each.
    LEAST: points over which a line must have grown. */
-enum { FLOOR = 4096, QUARTERS = 4, DEPTH = 16, POINTS = 128, LEAST = 10 };
+enum { FLOOR = 4096, QUARTERS = 4, POINTS = 128, LEAST = 10 };
 
 struct growing_line {
     uint32_t device, site;
@@ -38,27 +38,6 @@ struct growing {
     uint64_t step[POINTS]; /* number of each point's first step */
     uint32_t points;
 };
-
-/* The number at the end of a name, or -1. */
-static int64_t growth_number(const char *name)
-{
-    size_t end = strlen(name), from = end;
-    while (from > 0 && isdigit((unsigned char)name[from - 1]))
-        from--;
-    return from < end && end - from < 18 ? strtoll(name + from, NULL, 10) : -1;
-}
-
-/* The number of a phase: that of the outermost one around it that has one, or -1. */
-static int64_t growth_step_of(const struct sg_site_book *book, uint32_t phase)
-{
-    int64_t number = -1;
-    for (int depth = 0; phase && phase < book->phases && depth < DEPTH; depth++) {
-        int64_t own = growth_number(sg_site_book_text(book, book->phase[phase].name));
-        number = own < 0 ? number : own;
-        phase = book->phase[phase].around;
-    }
-    return number;
-}
 
 /* Makes an array have room for entry `at`, zeros behind what it had. */
 static bool growth_make_room(void *array, size_t each, uint32_t at, uint32_t *room)
@@ -148,7 +127,7 @@ static int growing_take(void *user, const struct sg_walk_event *event)
     }
     if (event->phase != growing->phase) {
         growing->phase = event->phase;
-        growing->phase_step = growth_step_of(book, event->phase);
+        growing->phase_step = sg_phase_step(book, event->phase);
     }
     if (growing->phase && growing->phase_step > growing->now)
         growing_begin_step(growing, growing->phase_step);

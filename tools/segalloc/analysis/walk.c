@@ -14,7 +14,7 @@
 #include "analysis/symbols.h"
 #include "trace_file.h"
 
-enum { BATCH = 4096, FAILURES_NOTED = 16 };
+enum { BATCH = 4096, FAILURES_NOTED = 16, FAR_THREADS = 1024 };
 #define SIZE_MAX_KEPT ((UINT64_C(1) << 58) - 2) /* larger ones are lies and count as this much */
 
 struct block {
@@ -32,6 +32,7 @@ struct walker {
     struct sg_walk_device *device, *pending; /* pending: statistics that are not complete yet */
     uint64_t events, requests, first_ns;
     struct sg_refusals refusals;
+    uint64_t far[FAR_THREADS]; /* bytes of the block that this thread is about to get which lie elsewhere */
     bool started;
 };
 
@@ -59,6 +60,9 @@ static int report_event(struct walker *walker, enum sg_walk_kind kind, const str
     walker->events += kind < SG_WALK_SERVED;
     const struct sg_thread_info *thread = sg_dictionary_thread(&walker->dictionary, record->thread);
     bool asks = kind == SG_WALK_ALLOC || kind == SG_WALK_FAILURE;
+    uint64_t far = asks ? walker->far[record->thread % FAR_THREADS] : 0;
+    if (asks)
+        walker->far[record->thread % FAR_THREADS] = 0;
     const struct sg_walk_event event = {
         .site = asks ? thread->site : 0,
         .phase = asks ? thread->phase : 0,
@@ -70,6 +74,7 @@ static int report_event(struct walker *walker, enum sg_walk_kind kind, const str
         .stream = kind == SG_WALK_STATISTICS ? 0 : record->stream,
         .block = block,
         .size = size,
+        .far = kind == SG_WALK_ALLOC ? far : 0,
         .lacked = record->kind == SEGALLOC_RECORD_ALLOCATE_FAILURE && record->flags & SEGALLOC_FLAG_SHORT ? record->id
                                                                                                           : 0,
         .by = record->kind == SEGALLOC_RECORD_REFUSED_OUTSIDE ? sg_outside_kind(record->id) : SEGALLOC_OUTSIDE_OTHER,
@@ -190,6 +195,10 @@ static int walk_take_record(struct walker *walker, const struct segalloc_trace_r
     case SEGALLOC_RECORD_ALLOCATE_FAILURE:
     case SEGALLOC_RECORD_REFUSED_OUTSIDE:
         return walk_fail(walker, record, ordinal);
+    case SEGALLOC_RECORD_TURN:
+        if (record->id == SEGALLOC_TURN_ELSEWHERE && record->size > 1) /* the allocation itself comes later */
+            walker->far[record->thread % FAR_THREADS] = record->size;
+        return 0;
     default:
         return 0;
     }

@@ -30,6 +30,7 @@ struct sg_walk_event {
     uint32_t site, phase;    /* of an allocation or a failure: where it was asked for; 0: unknown */
     uint32_t block;          /* number of the block while it lives; a later one may have it again. 0: of a failure */
     uint64_t size;           /* asked for, bytes */
+    uint64_t far;            /* an allocation: bytes of it that lie in the host's memory, by the option overflow */
     uint64_t lacked;         /* a failure: bytes that it was short by; 0: unknown */
     enum segalloc_outside by;               /* a failure: the call; OTHER: one that segalloc serves */
     uint64_t failed_number, failed_request; /* SERVED: those of that FAILURE */

@@ -172,6 +172,17 @@ static void note_end(const struct sg_findings *findings, struct sg_life *ret)
     ret->failed = findings->failed_largest;
 }
 
+/* Notes what a process had in the host's memory. */
+static int note_far(struct sg_rehearse *rehearse, struct sg_trace_reader *reader, const struct sg_findings *findings)
+{
+    uint64_t touched = 0;
+    for (uint32_t i = 0; i < findings->devices; i++)
+        touched += findings->device[i].stats.value[SG_STAT_link_bytes];
+    return sg_rehearse_note_far(rehearse, reader, touched)
+               ? sg_tool_error(rehearse->verb, "the trace can't be read once more")
+               : 0;
+}
+
 static int add_process(struct sg_rehearse *rehearse, const char *path, struct sg_life *ret)
 {
     struct sg_findings findings;
@@ -189,6 +200,8 @@ static int add_process(struct sg_rehearse *rehearse, const char *path, struct sg
                 sg_rehearse_hold_peak(life.reader, (uint32_t)most, &rehearse->at_peak);
             rehearse->beneath |= life.play.conf.pytorch == SG_PYTORCH_BENEATH;
             status = play_life(&life, &findings, ret);
+            if (status == 0 && rehearse->overflow)
+                status = note_far(rehearse, life.reader, &findings);
         }
         sg_played_close(&life);
     }
@@ -245,5 +258,7 @@ enum sg_rehearse_verdict sg_rehearse_verdict(const struct sg_rehearse *rehearse,
 {
     uint64_t smallest = sg_rehearse_smallest(rehearse, card), left = card->bytes > smallest ? card->bytes - smallest : 0;
     bool close = card->turns || card->bytes < smallest || left < card->margin;
-    return !card->fits ? SG_REHEARSE_DOES_NOT_FIT : close ? SG_REHEARSE_TOO_CLOSE : SG_REHEARSE_FITS;
+    if (!card->fits)
+        return card->overflow.far.peak_bytes ? SG_REHEARSE_FITS_WITH_OVERFLOW : SG_REHEARSE_DOES_NOT_FIT;
+    return close ? SG_REHEARSE_TOO_CLOSE : SG_REHEARSE_FITS;
 }

@@ -5,7 +5,6 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include <strings.h>
 
 #include "core/core.h"
 #include "inspect/inventory.h"
@@ -304,7 +303,7 @@ static int find_ways(struct side side[2], struct sg_colocation *ret)
         ret->pause.card = ret->keep.card;
     ret->discard.card = ret->pause.card;
     ret->pause.host = ret->program[0].saved + ret->program[1].saved;
-    ret->pause.seconds = (double)(ret->program[0].moved + ret->program[1].moved) / (double)ret->rate;
+    ret->pause.seconds = (double)(ret->program[0].moved + ret->program[1].moved) / (double)side[0].rehearse->rate.bytes;
     return 0;
 }
 
@@ -325,31 +324,6 @@ int sg_colocate_find(struct sg_rehearse *const program[2], struct sg_colocation 
     side_close(&side[0]);
     side_close(&side[1]);
     return status;
-}
-
-static const struct {
-    const char *name, *source;
-    uint64_t mb;
-} rates[] = {
-#define RATE(name, mb, source) {name, source, mb},
-#include "rehearse/rates.def"
-#undef RATE
-};
-
-int sg_colocate_read_rate(const char *verb, const char *text, struct sg_colocation *ret)
-{
-    static const char standard[] = "pcie4";
-    for (size_t i = 0; i < sizeof rates / sizeof *rates; i++) {
-        if (strcasecmp(text ? text : standard, rates[i].name) != 0)
-            continue;
-        ret->rate = rates[i].mb * 1000000;
-        ret->rate_source = rates[i].source;
-        return 0;
-    }
-    ret->rate_source = "--rate";
-    if (sg_tool_size(text, &ret->rate) && ret->rate >= SG_MIB)
-        return 0;
-    return sg_tool_usage(verb, "--rate takes pcie3, pcie4, pcie5, or bytes a second such as 24GiB, not \"%s\"", text);
 }
 
 enum sg_rehearse_verdict sg_colocate_verdict(const struct sg_rehearse *rehearse, const struct sg_colocation_way *way,

@@ -39,18 +39,13 @@ struct sg_colocation_way {
 };
 
 struct sg_colocation {
-    char *with;    /* the other program, a line for the shell; NULL: there is none */
-    uint64_t rate; /* bytes a second between card and host */
-    const char *rate_source;
+    char *with;         /* the other program, a line for the shell; NULL: there is none */
     char folder[2][64]; /* the traces of both, "": not there */
     bool known;
     char reason[SG_REHEARSE_TEXT]; /* why it is not */
     struct sg_colocation_program program[2];
     struct sg_colocation_way keep, pause, discard;
 };
-
-/* Reads --rate, NULL: its default. 0, or an exit status after a line on stderr. */
-int sg_colocate_read_rate(const char *verb, const char *text, struct sg_colocation *ret);
 
 /* Once both programs were rehearsed, with their traces in the folders. 0, or an exit status after a line on stderr. */
 int sg_colocate_find(struct sg_rehearse *const program[2], struct sg_colocation *ret);

@@ -63,7 +63,7 @@ void sg_colocate_print_text(struct sg_rehearse *const program[2], const struct s
     puts(
         "Keep: both may have their peaks at once. Pause: one works while the other is paused, and begins while it is.");
     printf("Copies of all those pauses and resumes at %.4g GB/s (%s; --rate says another) take at least so long.\n",
-        (double)colocation->rate / 1e9, colocation->rate_source);
+        (double)program[0]->rate.bytes / 1e9, program[0]->rate.source);
     uint64_t contexts = sg_rehearse_largest(rehearse)->margin;
     printf("Contexts and libraries of both take some %s more (--margin): a paused program keeps its own.\n",
         sg_size_format(rehearse->margin == SG_REHEARSE_MEASURED ? 2 * contexts : contexts, margin));
@@ -95,8 +95,8 @@ json_t *sg_colocate_json(const struct sg_rehearse *rehearse, const struct sg_col
     sg_json_set(result, "pause", json_way(rehearse, colocation, &colocation->pause));
     sg_json_set(result, "pause_discard", json_way(rehearse, colocation, &colocation->discard));
     sg_json_set_text(result, "reason", colocation->known ? NULL : colocation->reason);
-    SG_JSON_NUMBERS(result, {"bytes_per_second", colocation->rate});
-    sg_json_set_text(result, "rate_source", colocation->rate_source);
+    SG_JSON_NUMBERS(result, {"bytes_per_second", rehearse->rate.bytes});
+    sg_json_set_text(result, "rate_source", rehearse->rate.source);
     for (int i = 0; i < 2 && colocation->known; i++) {
         const struct sg_colocation_program *program = &colocation->program[i];
         json_t *one = sg_json_object(NULL);

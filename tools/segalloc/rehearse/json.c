@@ -18,7 +18,7 @@ static json_t *json_held(const struct sg_rehearse_held *held)
 
 static json_t *json_card(const struct sg_rehearse *rehearse, const struct sg_rehearse_card *card)
 {
-    static const char *const verdicts[] = {"fits", "too_close", "does_not_fit"};
+    static const char *const verdicts[] = {"fits", "too_close", "does_not_fit", "fits_with_overflow"};
     uint64_t smallest = sg_rehearse_smallest(rehearse, card);
     json_t *result = sg_json_object(NULL);
     SG_JSON_NUMBERS(result, {"bytes", card->bytes});
@@ -45,6 +45,7 @@ static json_t *json_card(const struct sg_rehearse *rehearse, const struct sg_reh
     sg_json_set_text(result, "site", *card->site ? card->site : NULL);
     sg_json_set_text(result, "phase", *card->phase ? card->phase : NULL);
     sg_json_set(result, "live_then", json_held(&card->held));
+    sg_json_set(result, "overflow", sg_rehearse_json_bill(rehearse, card));
     return result;
 }
 

@@ -55,6 +55,7 @@ void sg_rehearse_judge(struct sg_rehearse *rehearse)
     const struct sg_rehearse_run *run = &rehearse->run;
     const struct sg_rehearse_card *largest = &rehearse->card[rehearse->card_count - 1];
     char end[96], size[SG_SIZE_TEXT], lack[SG_SIZE_TEXT];
+    bool has_room = largest->fits || largest->overflow.far.peak_bytes;
     rehearse->interrupted = sg_signals_first() || run->status == 128 + SIGINT || run->status == 128 + SIGTERM ||
                             run->status == 128 + SIGHUP;
     if (rehearse->processes == 0) {
@@ -76,10 +77,10 @@ void sg_rehearse_judge(struct sg_rehearse *rehearse)
         snprintf(rehearse->reason, sizeof rehearse->reason,
             "%u process%s that had asked for memory ended with an error, which CMD hides by its status 0%s%s", stopped,
             stopped == 1 ? "" : "es", *run->last_line ? ": " : "", run->last_line);
-    } else if (!largest->fits && largest->asked) {
+    } else if (!has_room && largest->asked) {
         snprintf(rehearse->reason, sizeof rehearse->reason, "it came to no good end on a card of %s%s%s",
             sg_size_format(largest->bytes, size), *largest->last_line ? ": " : "", largest->last_line);
-    } else if (!largest->fits) {
+    } else if (!has_room) {
         uint64_t short_by = sg_rehearse_short_by(rehearse, largest);
         rehearse->outcome = SG_REHEARSE_OUT_OF_MEMORY;
         snprintf(rehearse->reason, sizeof rehearse->reason, "a card of %s is full%s%s",

@@ -6,10 +6,12 @@
 #include <stdbool.h>
 #include <stdint.h>
 
+#include "analysis/far.h"
 #include "analysis/searches.h"
 #include "json.h"
 #include "outside.h"
 #include "player.h"
+#include "rehearse/rate.h"
 #include "signals.h"
 #include "site.h"
 
@@ -17,7 +19,12 @@
    another error, or was told to end. */
 enum sg_rehearse_outcome { SG_REHEARSE_COMPLETED, SG_REHEARSE_OUT_OF_MEMORY, SG_REHEARSE_STOPPED };
 
-enum sg_rehearse_verdict { SG_REHEARSE_FITS, SG_REHEARSE_TOO_CLOSE, SG_REHEARSE_DOES_NOT_FIT };
+enum sg_rehearse_verdict {
+    SG_REHEARSE_FITS,
+    SG_REHEARSE_TOO_CLOSE,
+    SG_REHEARSE_DOES_NOT_FIT,
+    SG_REHEARSE_FITS_WITH_OVERFLOW /* and not without */
+};
 
 enum { SG_REHEARSE_CARDS = 32, SG_REHEARSE_TEXT = 512, SG_REHEARSE_IN_USE = 5 };
 #define SG_REHEARSE_MEASURED UINT64_MAX
@@ -32,6 +39,12 @@ struct sg_rehearse_in_use {
 struct sg_rehearse_held {
     struct sg_rehearse_in_use group[SG_REHEARSE_IN_USE]; /* the largest, largest first */
     uint64_t bytes, blocks;                              /* of all groups */
+};
+
+/* Memory of a run that lay in the host's, by the option overflow, and what work has touched of it. */
+struct sg_rehearse_overflow {
+    struct sg_far far;
+    uint64_t link_bytes; /* touched over the link */
 };
 
 struct sg_rehearse_card {
@@ -51,6 +64,7 @@ struct sg_rehearse_card {
     char last_line[SG_REHEARSE_TEXT];       /* that it wrote there to stderr where it came to no good end; "" */
     uint64_t adapted_refused, adapted_ooms; /* calls for memory that were refused there; those of them that failed */
     bool open;                 /* whether they do is not known: the user has cut the playing short */
+    struct sg_rehearse_overflow overflow; /* of the run with overflow that came to its end here; no far bytes: there is none */
     uint64_t ends_at_event;    /* of the process that ran out first; 0: none did, or it is not known */
     uint64_t of_events;        /* that the process has in all */
     uint64_t ends_with_bytes;  /* what it asked for there */
@@ -106,6 +120,9 @@ struct sg_rehearse {
     uint64_t margin;           /* that --margin says, bytes; SG_REHEARSE_MEASURED: as the table of cards has it */
     const char *list;          /* as the user wrote --card; NULL */
     int devices;               /* of each card in the machine */
+    char *overflow;            /* setting with which cards are tried that are too small; NULL: none are */
+    struct sg_rehearse_rate rate;
+    struct sg_rehearse_overflow far; /* of the process whose work touched most of it; read where `overflow` is set */
     char **command;            /* what is rehearsed, with its arguments */
     struct sg_signals signals;
     struct sg_rehearse_card card[SG_REHEARSE_CARDS]; /* ascending */
@@ -172,9 +189,21 @@ uint64_t sg_rehearse_smallest(const struct sg_rehearse *rehearse, const struct s
 /* Bytes by which the card is too small; 0: it fits, or that is not known. */
 uint64_t sg_rehearse_short_by(const struct sg_rehearse *rehearse, const struct sg_rehearse_card *card);
 
+struct sg_trace_reader;
+/* rehearse/overflow.c. Reads --overflow: places with sizes, as the option overflow takes them. 0, or an exit status after a line
+   on stderr. */
+int sg_rehearse_read_overflow(struct sg_rehearse *rehearse, const char *places);
+/* Notes what a process had elsewhere. 0, or a negative errno. */
+int sg_rehearse_note_far(struct sg_rehearse *rehearse, struct sg_trace_reader *reader, uint64_t link_bytes);
+/* The bill of a card that fits only with overflow: seconds of the link for each step that had memory elsewhere. Where no steps are
+   known they are for the run. *ret_estimated: nobody has counted what work touches. It is each far byte twice a step then,
+   written and read. */
+double sg_rehearse_bill(const struct sg_rehearse *rehearse, const struct sg_rehearse_card *card, bool *ret_estimated);
+void sg_rehearse_print_bill(const struct sg_rehearse *rehearse, const struct sg_rehearse_card *card);
+json_t *sg_rehearse_json_bill(const struct sg_rehearse *rehearse, const struct sg_rehearse_card *card);
+
 /* rehearse/in_use.c: finds what was in use on the device when the card was full. Where there is no host memory for that
    nothing is found. */
-struct sg_trace_reader;
 void sg_rehearse_hold(struct sg_trace_reader *reader, uint32_t device, struct sg_rehearse_card *card);
 /* Finds what was in use on the device when that was most. Leaves `reader` at its beginning or at its end. */
 void sg_rehearse_hold_peak(struct sg_trace_reader *reader, uint32_t device, struct sg_rehearse_held *ret);

@@ -105,11 +105,14 @@ static const char *text_larger_than(uint64_t smallest, uint64_t card, char *buff
    after context and libraries". */
 static void rehearse_print_verdict(const struct sg_rehearse *rehearse, const struct sg_rehearse_card *card)
 {
-    static const char *const words[] = {"fits", "too close to call", "does not fit"};
+    static const char *const words[] = {"fits", "too close to call", "does not fit", "fits with overflow, "};
     char size[SG_SIZE_TEXT], more[SG_SIZE_TEXT];
     uint64_t smallest = sg_rehearse_smallest(rehearse, card), lack = sg_rehearse_short_by(rehearse, card);
     uint64_t spare = card->fits && smallest && card->bytes > smallest ? card->bytes - smallest : 0;
+    bool far = sg_rehearse_verdict(rehearse, card) == SG_REHEARSE_FITS_WITH_OVERFLOW;
     fputs(words[sg_rehearse_verdict(rehearse, card)], stdout);
+    if (far)
+        sg_rehearse_print_bill(rehearse, card);
     if (spare)
         printf(", %s to spare", sg_size_format(spare, size));
     if (spare && card->margin && spare >= card->margin)
@@ -117,8 +120,9 @@ static void rehearse_print_verdict(const struct sg_rehearse *rehearse, const str
     else if (spare && card->margin)
         printf(" where context and libraries take some %s", sg_size_format(card->margin, more));
     if (lack)
-        printf(": the smallest card that does has %s%s, %s more", sg_rehearse_at_least(rehearse) ? "at least " : "",
-            text_larger_than(smallest, card->bytes, size), sg_size_format(lack, more));
+        printf("%s the smallest card that does has %s%s, %s more", far ? "; without it" : ":",
+            sg_rehearse_at_least(rehearse) ? "at least " : "", text_larger_than(smallest, card->bytes, size),
+            sg_size_format(lack, more));
 }
 
 /* The program's run on a card of this size, which it does not fit by what it takes on a card without end. */
@@ -343,7 +347,14 @@ void sg_rehearse_print_next(const struct sg_rehearse *rehearse, bool fits)
     if (fits) {
         fputs("Next: segalloc run", stdout);
         print_where(rehearse);
-        printf("%s%s --", rehearse->given_conf ? " --conf " : "", rehearse->given_conf ? rehearse->needs_conf : "");
+        if (rehearse->given_conf)
+            printf(" --conf %s", rehearse->needs_conf);
+        for (unsigned i = 0; i < rehearse->card_count; i++)
+            if (sg_rehearse_verdict(rehearse, &rehearse->card[i]) == SG_REHEARSE_FITS_WITH_OVERFLOW) {
+                printf(" --conf %s", rehearse->overflow);
+                break;
+            }
+        fputs(" --", stdout);
     } else {
         fputs("Next: segalloc rehearse", stdout);
         if (rehearse->list)
@@ -439,7 +450,7 @@ void sg_rehearse_print_text(const struct sg_rehearse *rehearse)
         puts("Up to there:");
     for (unsigned i = 0; i < rehearse->card_count && sg_rehearse_has_cards(rehearse); i++) {
         print_card(rehearse, &rehearse->card[i]);
-        all = all && rehearse->card[i].fits;
+        all = all && (rehearse->card[i].fits || rehearse->card[i].overflow.far.peak_bytes);
     }
     if (sg_rehearse_has_cards(rehearse)) {
         print_in_use(rehearse);

@@ -52,6 +52,7 @@ static int run_trial(struct true_size *at, const struct sg_rehearse_card *card, 
         .signals = rehearse->signals,
         .overwrite = rehearse->overwrite,
         .trackers = rehearse->trackers,
+        .overflow = rehearse->overflow,
         .card_count = 1,
         .card[0] = {.bytes = card->bytes, .name = card->name, .margin = card->margin},
         .true_size = true_size,
@@ -299,6 +300,28 @@ static int try_asked(struct true_size *at)
     return status;
 }
 
+/* Cards that are too small, the largest first, with part of the memory elsewhere. Context and libraries take their margin of a
+   card, so a card without that is run on. Where one is too small even so, smaller ones are. */
+static int try_overflow(struct true_size *at)
+{
+    struct sg_rehearse *rehearse = at->rehearse;
+    const char *conf = at->launch->conf;
+    int status = 0;
+    at->launch->conf = sg_tool_conf_join(conf, rehearse->overflow);
+    for (unsigned i = rehearse->card_count; status == 0 && !rehearse->interrupted && i-- > 0;) {
+        struct sg_rehearse_card *card = &rehearse->card[i], rest = *card;
+        if (card->fits || card->open)
+            continue;
+        rest.bytes -= card->margin < card->bytes / 2 ? card->margin : 0;
+        status = run_on(at, &rest, "may do with part of the memory in the host's", SG_REHEARSE_AS_IS);
+        if (status || rehearse->interrupted || at->trial->ooms || !sg_rehearse_has_ended_well(rehearse, at->trial))
+            break;
+        card->overflow = at->trial->far;
+    }
+    at->launch->conf = conf;
+    return status;
+}
+
 /* Cards that it does not fit as it ran. Where one proves too small, smaller ones are, unless a program is uneven. */
 int sg_rehearse_true_sizes(struct sg_rehearse *rehearse, struct sg_launch *launch, sg_rehearse_once_fn *once,
     void (*judge)(struct sg_rehearse *rehearse))
@@ -323,6 +346,8 @@ int sg_rehearse_true_sizes(struct sg_rehearse *rehearse, struct sg_launch *launc
     }
     if (status == 0 && !beyond && !ran_out && !sg_ends_are_hidden(rehearse) && rehearse->processes)
         status = try_asked(&at);
+    if (status == 0 && rehearse->overflow && !beyond && !ran_out && !sg_ends_are_hidden(rehearse) && rehearse->processes)
+        status = try_overflow(&at);
     free(at.trial);
     if (status == 0 && rehearse->adapts && ran_out) /* it stopped for want of an end */
         rehearse->run.status = 0;

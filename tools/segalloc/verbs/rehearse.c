@@ -37,7 +37,7 @@ static int status_of(const struct sg_rehearse *rehearse)
 {
     bool all = true;
     for (unsigned i = 0; i < rehearse->card_count; i++)
-        all = all && rehearse->card[i].fits;
+        all = all && sg_rehearse_verdict(rehearse, &rehearse->card[i]) != SG_REHEARSE_DOES_NOT_FIT;
     return rehearse->outcome == SG_REHEARSE_STOPPED ? SG_EXIT_ERROR : all ? SG_EXIT_OK : SG_EXIT_NOT_FIT;
 }
 
@@ -96,6 +96,9 @@ static int rehearse_read_options(struct sg_cli *cli, struct sg_rehearse *rehears
         case OPTION_with:
             ret->with = optarg;
             break;
+        case OPTION_overflow:
+            status = sg_rehearse_read_overflow(rehearse, optarg);
+            break;
         case OPTION_rate:
             ret->rate = optarg;
             break;
@@ -129,14 +132,17 @@ static int rehearse_read_options(struct sg_cli *cli, struct sg_rehearse *rehears
     return status;
 }
 
-static int read_with(const struct sg_rehearse *rehearse, const struct more_options *more, struct sg_colocation *ret)
+static int read_with(struct sg_rehearse *rehearse, const struct more_options *more, struct sg_colocation *ret)
 {
     ret->with = more->with;
     if (more->values)
         return sg_tool_usage(rehearse->verb, "--with is of one command, and --try makes several of it");
     if (rehearse->devices > 1)
         return sg_tool_usage(rehearse->verb, "--with is of one card, and --devices says %d", rehearse->devices);
-    return sg_colocate_read_rate(rehearse->verb, more->rate, ret);
+    if (rehearse->overflow)
+        return sg_tool_usage(rehearse->verb,
+            "--with counts what stays on the card, and --overflow what leaves it: not both");
+    return 0;
 }
 
 static const char *temporary_folder(void)
@@ -351,8 +357,10 @@ static int rehearse_command(struct sg_rehearse *rehearse, struct sg_launch *laun
 static bool fits_all(const struct sg_rehearse *rehearse)
 {
     bool all = true;
-    for (unsigned i = 0; i < rehearse->card_count; i++)
-        all = all && sg_rehearse_verdict(rehearse, &rehearse->card[i]) == SG_REHEARSE_FITS;
+    for (unsigned i = 0; i < rehearse->card_count; i++) {
+        enum sg_rehearse_verdict verdict = sg_rehearse_verdict(rehearse, &rehearse->card[i]);
+        all = all && (verdict == SG_REHEARSE_FITS || verdict == SG_REHEARSE_FITS_WITH_OVERFLOW);
+    }
     return all && rehearse->outcome != SG_REHEARSE_STOPPED;
 }
 
@@ -519,8 +527,10 @@ int sg_verb_rehearse(int argc, char **argv)
         status = sg_rehearse_read_cards(&rehearse, "24GiB");
     if (status == 0 && more.with)
         status = read_with(&rehearse, &more, &colocation);
-    else if (status == 0 && more.rate)
-        status = sg_tool_usage(rehearse.verb, "--rate is of --with");
+    else if (status == 0 && more.rate && !rehearse.overflow)
+        status = sg_tool_usage(rehearse.verb, "--rate is of --with and of --overflow");
+    if (status == 0)
+        status = sg_rehearse_read_rate(rehearse.verb, more.rate, &rehearse.rate);
     if (status == 0 && more.values)
         status = sg_rehearse_try_read(rehearse.verb, more.values, argv + optind, &values);
     if (status) {

@@ -1,0 +1,76 @@
+/* Overflow in a rehearsal. A card that is too small may do with part of the memory in the host's, which has its cost. */
+#include "rehearse/rehearse.h"
+
+#include <errno.h>
+#include <inttypes.h>
+#include <stdio.h>
+#include <string.h>
+
+#include "config/conf_read.h"
+#include "size.h"
+#include "tool.h"
+
+int sg_rehearse_read_overflow(struct sg_rehearse *rehearse, const char *places)
+{
+    static char setting[64];
+    struct sg_conf conf;
+    int length = snprintf(setting, sizeof setting, "overflow:%s", places);
+    sg_conf_init(&conf);
+    if (length >= (int)sizeof setting || strchr(places, ',') || sg_conf_apply(&conf, SG_CONF_ARGUMENT, setting, NULL, NULL))
+        return sg_tool_usage(rehearse->verb, "--overflow takes host=SIZE, such as host=4GiB, not \"%s\"", places);
+    rehearse->overflow = conf.overflow_host ? setting : NULL;
+    return 0;
+}
+
+int sg_rehearse_note_far(struct sg_rehearse *rehearse, struct sg_trace_reader *reader, uint64_t link_bytes)
+{
+    struct sg_rehearse_overflow own = {.link_bytes = link_bytes};
+    int error = sg_far_read(reader, &own.far);
+    const struct sg_rehearse_overflow *most = &rehearse->far;
+    if (!error && (own.link_bytes > most->link_bytes ||
+                      (own.link_bytes == most->link_bytes && own.far.step_bytes > most->far.step_bytes)))
+        rehearse->far = own;
+    return error;
+}
+
+double sg_rehearse_bill(const struct sg_rehearse *rehearse, const struct sg_rehearse_card *card, bool *ret_estimated)
+{
+    const struct sg_rehearse_overflow *overflow = &card->overflow;
+    *ret_estimated = !overflow->link_bytes;
+    uint64_t bytes = *ret_estimated ? 2 * overflow->far.step_bytes : overflow->link_bytes;
+    double seconds = (double)bytes / (double)rehearse->rate.bytes;
+    return overflow->far.steps ? seconds / (double)overflow->far.steps : seconds;
+}
+
+/* "1.30 GiB of the host's memory in 2 of 40 steps, about 41 ms a step at 31.5 GB/s". */
+void sg_rehearse_print_bill(const struct sg_rehearse *rehearse, const struct sg_rehearse_card *card)
+{
+    const struct sg_far *far = &card->overflow.far;
+    char size[SG_SIZE_TEXT];
+    bool estimated;
+    double seconds = sg_rehearse_bill(rehearse, card, &estimated);
+    printf("%s of the host's memory", sg_size_format(far->peak_bytes, size));
+    if (far->of_steps)
+        printf(" in %" PRIu64 " of %" PRIu64 " step%s", far->steps, far->of_steps, sg_plural(far->of_steps));
+    printf(", %s %.3g %s%s at %.3g GB/s", estimated ? "estimated at" : "about", seconds < 1 ? seconds * 1e3 : seconds,
+        seconds < 1 ? "ms" : "s", far->of_steps ? " a step" : " in all", (double)rehearse->rate.bytes / 1e9);
+}
+
+json_t *sg_rehearse_json_bill(const struct sg_rehearse *rehearse, const struct sg_rehearse_card *card)
+{
+    const struct sg_far *far = &card->overflow.far;
+    if (!far->peak_bytes)
+        return json_null();
+    bool estimated;
+    double seconds = sg_rehearse_bill(rehearse, card, &estimated);
+    json_t *bill = sg_json_object(NULL);
+    SG_JSON_NUMBERS(bill, {"bytes_peak", far->peak_bytes}, {"blocks", far->blocks});
+    sg_json_set_known(bill, "steps", far->steps, far->of_steps);
+    sg_json_set_known(bill, "of_steps", far->of_steps, far->of_steps);
+    SG_JSON_NUMBERS(bill, {"link_bytes", estimated ? 2 * far->step_bytes : card->overflow.link_bytes});
+    sg_json_set_flag(bill, "estimated", estimated);
+    sg_json_set(bill, "seconds_a_step", sg_json_real(seconds, 6));
+    SG_JSON_NUMBERS(bill, {"rate_bytes_per_s", rehearse->rate.bytes});
+    sg_json_set_text(bill, "rate_source", rehearse->rate.source);
+    return bill;
+}
