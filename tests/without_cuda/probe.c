@@ -1,5 +1,5 @@
 /* Preloaded into whatever runs: as each process ends it adds a line to the file $PROBE: the program's name, its threads
-   by name, and what its descriptors are open on. */
+   by name, and what its descriptors are open on. As it starts and ends its number is added to the file $PROBE_PIDS. */
 #include <dirent.h>
 #include <fcntl.h>
 #include <stdbool.h>
@@ -63,9 +63,22 @@ static void list(const char *folder, char *text, size_t *used)
         *used += (size_t)snprintf(text + *used, TEXT - *used, " %s", sorted[i]);
 }
 
+__attribute__((constructor)) static void note_number(void)
+{
+    char text[16];
+    const char *path = getenv("PROBE_PIDS");
+    int out = path ? open(path, O_WRONLY | O_APPEND | O_CREAT | O_CLOEXEC, 0666) : -1;
+    if (out < 0)
+        return;
+    ssize_t written = write(out, text, (size_t)snprintf(text, sizeof text, "%ld\n", (long)getpid()));
+    (void)written;
+    close(out);
+}
+
 __attribute__((destructor)) static void tell(void)
 {
     static char text[TEXT];
+    note_number(); /* a child may have begun without exec */
     const char *path = getenv("PROBE");
     int out = path ? open(path, O_WRONLY | O_APPEND | O_CREAT | O_CLOEXEC, 0666) : -1;
     if (out < 0)
