@@ -1,5 +1,5 @@
-/* Preloaded into whatever runs: as each process ends it adds a line to the file $PROBE: the program's name, its threads
-   by name, and what its descriptors are open on. As it starts and ends its number is added to the file $PROBE_PIDS. */
+/* Preloaded into whatever runs. A process that ends adds a line to the file $PROBE: the program's name, its threads by name, and
+   what its descriptors are open on. Its number is in the file $PROBE_PIDS from its start on. */
 #include <dirent.h>
 #include <fcntl.h>
 #include <stdbool.h>
