@@ -23,7 +23,7 @@ static json_t *json_card(const struct sg_rehearse *rehearse, const struct sg_reh
     json_t *result = sg_json_object(NULL);
     SG_JSON_NUMBERS(result, {"bytes", card->bytes});
     sg_json_set_text(result, "name", card->name);
-    sg_json_set_flag(result, "fits", card->fits);
+    sg_json_set_flag(result, "fits", sg_rehearse_verdict(rehearse, card) != SG_REHEARSE_DOES_NOT_FIT);
     sg_json_set_text(result, "verdict", verdicts[sg_rehearse_verdict(rehearse, card)]);
     SG_JSON_NUMBERS(result, {"margin_bytes", card->margin});
     sg_json_set_flag(result, "margin_estimated", card->estimated);
