@@ -35,6 +35,8 @@ uint64_t (*sg_annotate_clock(void))(void)
 
 uint64_t sg_annotate_link_bytes(int device)
 {
+    /* The members are those of struct segalloc_sim_link in sim/extra.h. Nothing of the simulator is included here, for the library has to be the
+       same where there is a real driver. `host`: what pages in the host's memory take, which is not asked for here. */
     struct {
         uint64_t touched, host;
     } bytes = {0, 0};

@@ -298,7 +298,8 @@ static uint32_t recorder_list_tags(struct sg_core *core, struct sg_stats_tag ret
     return count;
 }
 
-/* The core's, and what the simulated GPU counts. */
+/* A device's statistics: the core's, and beside them what the simulated GPU alone can count. The core decides by its events, and so it
+   knows nothing of the latter. False: nothing was allocated there. */
 static bool recorder_read_stats(struct sg_core *core, int device, struct sg_stats *ret)
 {
     if (!sg_core_stats(core, device, ret))
