@@ -16,7 +16,8 @@ int sg_rehearse_read_overflow(struct sg_rehearse *rehearse, const char *places)
     struct sg_conf conf;
     int length = snprintf(setting, sizeof setting, "overflow:%s", places);
     sg_conf_init(&conf);
-    if (length >= (int)sizeof setting || strchr(places, ',') || sg_conf_apply(&conf, SG_CONF_ARGUMENT, setting, NULL, NULL))
+    if (length >= (int)sizeof setting || strchr(places, ',') ||
+        sg_conf_apply(&conf, SG_CONF_ARGUMENT, setting, NULL, NULL))
         return sg_tool_usage(rehearse->verb, "--overflow takes host=SIZE, such as host=4GiB, not \"%s\"", places);
     rehearse->overflow = conf.overflow_host ? setting : NULL;
     return 0;
