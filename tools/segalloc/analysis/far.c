@@ -1,7 +1,6 @@
 #include "analysis/far.h"
 
 #include <errno.h>
-#include <stdlib.h>
 
 #include "analysis/phase_step.h"
 #include "analysis/walk.h"

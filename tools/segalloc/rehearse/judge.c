@@ -55,7 +55,7 @@ void sg_rehearse_judge(struct sg_rehearse *rehearse)
     const struct sg_rehearse_run *run = &rehearse->run;
     const struct sg_rehearse_card *largest = &rehearse->card[rehearse->card_count - 1];
     char end[96], size[SG_SIZE_TEXT], lack[SG_SIZE_TEXT];
-    bool has_room = largest->fits || largest->overflow.far.peak_bytes;
+    bool has_room = sg_rehearse_verdict(rehearse, largest) != SG_REHEARSE_DOES_NOT_FIT;
     rehearse->interrupted = sg_signals_first() || run->status == 128 + SIGINT || run->status == 128 + SIGTERM ||
                             run->status == 128 + SIGHUP;
     if (rehearse->processes == 0) {

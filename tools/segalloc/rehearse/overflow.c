@@ -1,7 +1,6 @@
 /* Overflow in a rehearsal. A card that is too small may do with part of the memory in the host's, which has its cost. */
 #include "rehearse/rehearse.h"
 
-#include <errno.h>
 #include <inttypes.h>
 #include <stdio.h>
 #include <string.h>

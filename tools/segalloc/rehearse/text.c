@@ -450,7 +450,7 @@ void sg_rehearse_print_text(const struct sg_rehearse *rehearse)
         puts("Up to there:");
     for (unsigned i = 0; i < rehearse->card_count && sg_rehearse_has_cards(rehearse); i++) {
         print_card(rehearse, &rehearse->card[i]);
-        all = all && (rehearse->card[i].fits || rehearse->card[i].overflow.far.peak_bytes);
+        all = all && sg_rehearse_verdict(rehearse, &rehearse->card[i]) != SG_REHEARSE_DOES_NOT_FIT;
     }
     if (sg_rehearse_has_cards(rehearse)) {
         print_in_use(rehearse);
