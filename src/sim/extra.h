@@ -53,10 +53,11 @@ struct segalloc_sim_managed {
 typedef int (*segalloc_sim_managed_fn)(int device, struct segalloc_sim_managed *ret);
 
 /* Bytes that a device's work has touched over a link so far: of pages in the host's memory, and of other devices' pages. Copies
-   and sets count, and kernels of which it was said what they touch. `host_bytes` are those of the host's memory that
-   pages take now, of all devices. Returns 0, or -1 where there is no such device. */
+   and sets count, and kernels of which it was said what they touch. `peer_bytes` are those of other devices' pages. `untold` counts kernels that ran
+   while there were such pages, and of which nothing was said. `host_bytes` are those of the host's memory that pages take
+   now, of all devices. Returns 0, or -1 where there is no such device. */
 struct segalloc_sim_link {
-    uint64_t touched_bytes, host_bytes;
+    uint64_t touched_bytes, host_bytes, peer_bytes, untold;
 };
 typedef int (*segalloc_sim_link_fn)(int device, struct segalloc_sim_link *ret);
 

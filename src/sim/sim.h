@@ -87,7 +87,10 @@ struct sim_device {
     CUmemoryPool default_pool, pool;
     uint64_t graph_used, graph_high; /* memory of graphs */
     struct segalloc_sim_managed managed;
-    uint64_t link_bytes; /* that its work has touched over a link (space/link.h) */
+    struct {
+        uint64_t host_bytes, peer_bytes; /* that its work has touched on host pages; on other devices' pages */
+        uint64_t untold;                 /* kernels that did not say what they touch */
+    } link;                              /* space/link.h */
 };
 
 struct sim {

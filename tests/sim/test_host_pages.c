@@ -99,6 +99,34 @@ static void a_mixed_range_is_memory_and_its_link_is_counted(void **state)
     assert_int_equal(link_of(0).host_bytes, 0);
 }
 
+/* Bytes of kernels that say what they touch are known. Others are counted by themselves, while there are far pages. */
+static void kernels_that_say_nothing_are_counted(void **state)
+{
+    (void)state;
+    CUmodule module;
+    CUfunction kernel;
+    segalloc_sim_touches_fn touches = (segalloc_sim_touches_fn)dlsym(RTLD_DEFAULT, "segalloc_sim_touches");
+    ok(cuModuleLoadData(&module, "no code is read"));
+    ok(cuModuleGetFunction(&kernel, module, "any"));
+    struct segalloc_sim_link first = link_of(0);
+    ok(cuLaunchKernel(kernel, 1, 1, 1, 1, 1, 1, 0, NULL, NULL, NULL));
+    ok(cuCtxSynchronize());
+    CUdeviceptr base = mixed_range();
+    touches(base, 3 * HOST_PAGE, 1);
+    ok(cuLaunchKernel(kernel, 1, 1, 1, 1, 1, 1, 0, NULL, NULL, NULL));
+    ok(cuCtxSynchronize());
+    assert_int_equal(link_of(0).touched_bytes - first.touched_bytes, HOST_PAGE);
+    assert_int_equal(link_of(0).untold - first.untold, 0);
+    ok(cuLaunchKernel(kernel, 1, 1, 1, 1, 1, 1, 0, NULL, NULL, NULL));
+    ok(cuCtxSynchronize());
+    assert_int_equal(link_of(0).touched_bytes - first.touched_bytes, HOST_PAGE);
+    assert_int_equal(link_of(0).untold - first.untold, 1);
+    assert_int_equal(link_of(1).untold, 0);
+    ok(cuMemUnmap(base, 3 * HOST_PAGE));
+    ok(cuMemAddressFree(base, 3 * HOST_PAGE));
+    ok(cuModuleUnload(module));
+}
+
 static void a_neighbours_page_is_far_for_one_device(void **state)
 {
     (void)state;
@@ -107,7 +135,7 @@ static void a_neighbours_page_is_far_for_one_device(void **state)
     const CUmemAllocationProp there = on_device(1);
     CUmemAccessDesc access = access_of(0, CU_MEM_ACCESS_FLAGS_PROT_READWRITE);
     size_t before = free_bytes();
-    uint64_t touched = link_of(0).touched_bytes;
+    uint64_t touched = link_of(0).touched_bytes, of_peers = link_of(0).peer_bytes;
     ok(cuMemAddressReserve(&base, PAGE, 0, 0, 0));
     ok(cuMemCreate(&handle, PAGE, &there, 0));
     ok(cuMemMap(base, PAGE, 0, handle, 0));
@@ -115,6 +143,7 @@ static void a_neighbours_page_is_far_for_one_device(void **state)
     ok(cuMemsetD8_v2(base, 3, PAGE));
     ok(cuCtxSynchronize());
     assert_int_equal(link_of(0).touched_bytes - touched, PAGE);
+    assert_int_equal(link_of(0).peer_bytes - of_peers, PAGE);
     assert_int_equal(link_of(0).host_bytes, 0);
     assert_int_equal(free_bytes(), before);
     ok(cuMemUnmap(base, PAGE));
@@ -182,6 +211,7 @@ int main(int argc, char **argv)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test_setup_teardown(wrong_pages_are_refused, use_device_0, leave_device_0),
         cmocka_unit_test_setup_teardown(a_mixed_range_is_memory_and_its_link_is_counted, use_device_0, leave_device_0),
+        cmocka_unit_test_setup_teardown(kernels_that_say_nothing_are_counted, use_device_0, leave_device_0),
         cmocka_unit_test_setup_teardown(a_neighbours_page_is_far_for_one_device, use_device_0, leave_device_0),
         cmocka_unit_test_setup_teardown(host_memory_is_bounded, use_device_0, leave_device_0),
         cmocka_unit_test(drivers_without_host_pages),

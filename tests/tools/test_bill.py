@@ -17,12 +17,16 @@ if "SANITIZER" in os.environ:
 MIB = 1 << 20
 RATE = 31508 * 10**6  # of pcie4
 
-# 40 steps of 300 MiB; steps that are named need 300 more, which they set and copy to the host as often as is said. At the end it says
-# how many bytes the simulator has counted.
+# 40 steps of 300 MiB; steps that are named need 300 more, which they set and copy to the host as often as is said. With a fourth word
+# a kernel runs there too, of which nothing is said. At the end it says how many bytes the simulator has counted.
 PROGRAM = """
 import ctypes as c, sys
 d, s, x = c.CDLL("libcuda.so.1"), c.CDLL(None), c.c_void_p()
 d.cuInit(0); d.cuDevicePrimaryCtxRetain(c.byref(x), 0); d.cuCtxSetCurrent(x)
+kernel, module = c.c_void_p(), c.c_void_p()
+if sys.argv[4:]:
+    d.cuModuleLoadData(c.byref(module), b"no code is read")
+    d.cuModuleGetFunction(c.byref(kernel), module, b"any")
 steps, times, lives = {int(n) for n in sys.argv[1].split(",")}, int(sys.argv[2]), int(sys.argv[3])
 host = c.create_string_buffer(300 << 20)
 def take(mib):
@@ -41,9 +45,11 @@ for step in range(1, 41):
         for i in range(times):
             d.cuMemsetD8Async(block, 2, c.c_size_t(300 << 20), None)
             d.cuMemcpyDtoHAsync_v2(host, block, c.c_size_t(300 << 20), None)
+        if kernel:
+            d.cuLaunchKernel(kernel, 1, 1, 1, 1, 1, 1, 0, None, None, None)
         d.cuCtxSynchronize()
     d.cuMemFree_v2(small)
-link = (c.c_uint64 * 2)()
+link = (c.c_uint64 * 4)()
 d.segalloc_sim_link(0, link)
 print("touched", link[0])
 """
@@ -129,6 +135,22 @@ class Bill(unittest.TestCase):
                     self.assertGreater(touched, 0)
                     self.assertAlmostEqual(bill["seconds_a_step"], touched / RATE / bill["steps"], places=6)
                     self.assertEqual(told["cards"][1]["overflow"], None)
+
+    @unittest.skipIf("SANITIZER" in os.environ, "Python has no runtime of a sanitizer in it")
+    def test_kernels_that_say_nothing(self):
+        """What was counted is a part of what they all touch, so it is billed only where the estimate is less."""
+        with tempfile.TemporaryDirectory() as folder:
+            path = os.path.join(folder, "train.py")
+            with open(path, "w", encoding="utf-8") as file:
+                file.write(PROGRAM)
+            for times in (0, 1, 4):
+                with self.subTest(times=times):
+                    told, errors = self.verdict(0, "--card", "512MiB", "--overflow", "host=1GiB", "--", sys.executable, path, "7,30",
+                                                str(times), "1", "kernel")
+                    bill, touched = told["cards"][0]["overflow"], int(re.findall(r"touched (\d+)", errors)[-1])
+                    self.assertEqual((bill["steps"], bill["estimated"]), (2, True))
+                    self.assertEqual(touched > 0, times > 0)
+                    self.assertEqual(bill["link_bytes"], max(touched, 2 * 2 * bill["bytes_peak"]))
 
     def far_steps(self, steps, lives):
         """Steps in which a block was there: it is freed right before the one after its last begins."""

@@ -12,7 +12,7 @@ bool sg_annotate_on;
 /* The simulator's functions (sim/extra.h), found by their names and never linked. */
 static int (*block)(uint64_t address, uint64_t bytes, int handed_out);
 static void (*upkeep)(int on);
-static int (*link_bytes)(int device, void *ret);
+static int (*link_of)(int device, struct sg_annotate_link *ret);
 
 void sg_annotate_start(void)
 {
@@ -22,7 +22,7 @@ void sg_annotate_start(void)
     symbol = sg_annotate_on ? sg_cuda_symbol("segalloc_sim_upkeep") : NULL;
     memcpy(&upkeep, &symbol, sizeof symbol);
     symbol = sg_cuda_symbol("segalloc_sim_link");
-    memcpy(&link_bytes, &symbol, sizeof symbol);
+    memcpy(&link_of, &symbol, sizeof symbol);
 }
 
 uint64_t (*sg_annotate_clock(void))(void)
@@ -33,14 +33,12 @@ uint64_t (*sg_annotate_clock(void))(void)
     return symbol ? simulated : sg_clock_ns;
 }
 
-uint64_t sg_annotate_link_bytes(int device)
+struct sg_annotate_link sg_annotate_link(int device)
 {
-    /* The members are those of struct segalloc_sim_link in sim/extra.h. Nothing of the simulator is included here, for the library has to be the
-       same where there is a real driver. `host`: what pages in the host's memory take, which is not asked for here. */
-    struct {
-        uint64_t touched, host;
-    } bytes = {0, 0};
-    return link_bytes && link_bytes(device, &bytes) == 0 ? bytes.touched : 0;
+    struct sg_annotate_link link = {0};
+    if (link_of && link_of(device, &link) != 0)
+        link = (struct sg_annotate_link){0};
+    return link;
 }
 
 void sg_annotate_upkeep(bool on)

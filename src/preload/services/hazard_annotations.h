@@ -18,8 +18,14 @@ void sg_annotate_start(void);
 /* The clock for driver calls. With the simulator it is virtual time, the cost of the calls on a GPU. */
 uint64_t (*sg_annotate_clock(void))(void);
 
-/* Bytes that work of a device has touched over a link so far; 0: nobody counts them. */
-uint64_t sg_annotate_link_bytes(int device);
+/* Bytes that work of a device has touched over a link so far. The members are those of struct segalloc_sim_link in sim/extra.h. Nothing of
+   the simulator is included here, for the library has to be the same where there is a real driver. `host_bytes`: what pages
+   in the host's memory take, which nobody asks for here. */
+struct sg_annotate_link {
+    uint64_t touched_bytes, host_bytes, peer_bytes, untold;
+};
+/* All 0 where nobody counts. */
+struct sg_annotate_link sg_annotate_link(int device);
 
 /* True if there is one. No lock. */
 extern bool sg_annotate_on __attribute__((visibility("hidden")));

@@ -304,7 +304,10 @@ static bool recorder_read_stats(struct sg_core *core, int device, struct sg_stat
 {
     if (!sg_core_stats(core, device, ret))
         return false;
-    ret->value[SG_STAT_link_bytes] = sg_annotate_link_bytes(device);
+    struct sg_annotate_link link = sg_annotate_link(device);
+    ret->value[SG_STAT_link_bytes] = link.touched_bytes;
+    ret->value[SG_STAT_link_peer_bytes] = link.peer_bytes;
+    ret->value[SG_STAT_link_untold] = link.untold;
     return true;
 }
 

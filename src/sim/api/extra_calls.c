@@ -82,7 +82,8 @@ int segalloc_sim_link(int ordinal, struct segalloc_sim_link *ret)
     sim_lock();
     const struct sim_device *device = sim_device(ordinal);
     if (device)
-        *ret = (struct segalloc_sim_link){device->link_bytes, sim_host_pages_bytes()};
+        *ret = (struct segalloc_sim_link){device->link.host_bytes + device->link.peer_bytes, sim_host_pages_bytes(),
+            device->link.peer_bytes, device->link.untold};
     sim_unlock();
     return device ? 0 : -1;
 }

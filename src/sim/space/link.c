@@ -36,25 +36,29 @@ void sim_link_end(const struct sim_mapping *mapping)
     atomic_fetch_sub(&far_mappings, mapping->far);
 }
 
-/* Bytes of a range that lie on pages outside the device's memory. */
-static uint64_t link_bytes_far(uint64_t address, uint64_t bytes, const struct sim_device *device)
+/* Counts the bytes of a range that lie on pages outside the device's memory. */
+static void link_count_far(uint64_t address, uint64_t bytes, struct sim_device *device)
 {
-    uint64_t far = 0;
     for (uint64_t end = address + bytes; address < end;) {
         const struct sim_mapping *mapping = sim_mapping_find(address);
         if (!mapping)
             break;
         uint64_t next = mapping->range.base + mapping->range.size;
         next = next < end ? next : end;
-        far += mapping->physical->device != device ? next - address : 0;
+        if (!mapping->physical->device)
+            device->link.host_bytes += next - address;
+        else if (mapping->physical->device != device)
+            device->link.peer_bytes += next - address;
         address = next;
     }
-    return far;
 }
 
 void sim_link_work(const struct sim_work *work)
 {
-    for (unsigned i = 0; sim_link_any() && i < work->touch_count; i++)
-        work->context->device->link_bytes +=
-            link_bytes_far(work->touches[i].address, work->touches[i].bytes, work->context->device);
+    if (!sim_link_any())
+        return;
+    struct sim_device *device = work->context->device;
+    for (unsigned i = 0; i < work->touch_count; i++)
+        link_count_far(work->touches[i].address, work->touches[i].bytes, device);
+    device->link.untold += work->unknown && !work->host_function;
 }

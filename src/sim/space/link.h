@@ -4,9 +4,10 @@
    host's, or in another device's. Every byte of it goes over PCIe or NVLink, each time that work touches it.
 
    Why counted: nothing else shows what such a page costs. How: mappings that are far for some device are counted, and while
-   there are any, work notes what it touches (streams/work.h). When it runs, the part on far pages adds to its device's
-   `link_bytes`. Limits: memory of cuMemAlloc that a peer reaches is not counted, nor what kernels touch that say nothing of
-   it. Work that was submitted while no mapping was far is not counted.
+   there are any, work notes what it touches (streams/work.h). When it runs, the part on far pages adds to its device's bytes, the
+   host's apart from other devices'. A kernel that says nothing may touch any of them, so these are counted too: where there
+   were some, the bytes are too few. Limits: memory of cuMemAlloc that a peer reaches is not counted. Work that was
+   submitted while no mapping was far is not counted.
 
    For example, a block of 6 MiB has its last page of 2 MiB in the host's memory. A set of all of it, and a copy of its last
    3 MiB to the host, add 2 MiB each. */

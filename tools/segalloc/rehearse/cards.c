@@ -175,10 +175,13 @@ static void note_end(const struct sg_findings *findings, struct sg_life *ret)
 /* Notes what a process had in the host's memory. */
 static int note_far(struct sg_rehearse *rehearse, struct sg_trace_reader *reader, const struct sg_findings *findings)
 {
-    uint64_t touched = 0;
-    for (uint32_t i = 0; i < findings->devices; i++)
-        touched += findings->device[i].stats.value[SG_STAT_link_bytes];
-    return sg_rehearse_note_far(rehearse, reader, touched)
+    struct sg_rehearse_overflow link = {0};
+    for (uint32_t i = 0; i < findings->devices; i++) {
+        const uint64_t *value = findings->device[i].stats.value;
+        link.link_bytes += value[SG_STAT_link_bytes] - value[SG_STAT_link_peer_bytes];
+        link.untold += value[SG_STAT_link_untold];
+    }
+    return sg_rehearse_note_far(rehearse, reader, &link)
                ? sg_tool_error(rehearse->verb, "the trace can't be read once more")
                : 0;
 }

@@ -22,13 +22,21 @@ int sg_rehearse_read_overflow(struct sg_rehearse *rehearse, const char *places)
     return 0;
 }
 
-int sg_rehearse_note_far(struct sg_rehearse *rehearse, struct sg_trace_reader *reader, uint64_t link_bytes)
+/* Bytes over the link. Kernels that say nothing may have touched each far byte, and copies and sets alone are too few then. */
+static uint64_t overflow_link_bytes(const struct sg_rehearse_overflow *overflow, bool *ret_estimated)
 {
-    struct sg_rehearse_overflow own = {.link_bytes = link_bytes};
+    uint64_t twice = 2 * overflow->far.step_bytes;
+    *ret_estimated = !overflow->link_bytes || overflow->untold;
+    return *ret_estimated && twice > overflow->link_bytes ? twice : overflow->link_bytes;
+}
+
+int sg_rehearse_note_far(struct sg_rehearse *rehearse, struct sg_trace_reader *reader,
+    const struct sg_rehearse_overflow *link)
+{
+    struct sg_rehearse_overflow own = *link;
+    bool estimated;
     int error = sg_far_read(reader, &own.far);
-    const struct sg_rehearse_overflow *most = &rehearse->far;
-    if (!error && (own.link_bytes > most->link_bytes ||
-                      (own.link_bytes == most->link_bytes && own.far.step_bytes > most->far.step_bytes)))
+    if (!error && overflow_link_bytes(&own, &estimated) > overflow_link_bytes(&rehearse->far, &estimated))
         rehearse->far = own;
     return error;
 }
@@ -36,9 +44,7 @@ int sg_rehearse_note_far(struct sg_rehearse *rehearse, struct sg_trace_reader *r
 double sg_rehearse_bill(const struct sg_rehearse *rehearse, const struct sg_rehearse_card *card, bool *ret_estimated)
 {
     const struct sg_rehearse_overflow *overflow = &card->overflow;
-    *ret_estimated = !overflow->link_bytes;
-    uint64_t bytes = *ret_estimated ? 2 * overflow->far.step_bytes : overflow->link_bytes;
-    double seconds = (double)bytes / (double)rehearse->rate.bytes;
+    double seconds = (double)overflow_link_bytes(overflow, ret_estimated) / (double)rehearse->rate.bytes;
     return overflow->far.steps ? seconds / (double)overflow->far.steps : seconds;
 }
 
@@ -67,7 +73,7 @@ json_t *sg_rehearse_json_bill(const struct sg_rehearse *rehearse, const struct s
     SG_JSON_NUMBERS(bill, {"bytes_peak", far->peak_bytes}, {"blocks", far->blocks});
     sg_json_set_known(bill, "steps", far->steps, far->of_steps);
     sg_json_set_known(bill, "of_steps", far->of_steps, far->of_steps);
-    SG_JSON_NUMBERS(bill, {"link_bytes", estimated ? 2 * far->step_bytes : card->overflow.link_bytes});
+    SG_JSON_NUMBERS(bill, {"link_bytes", overflow_link_bytes(&card->overflow, &estimated)});
     sg_json_set_flag(bill, "estimated", estimated);
     sg_json_set(bill, "seconds_a_step", sg_json_real(seconds, 6));
     SG_JSON_NUMBERS(bill, {"rate_bytes_per_s", rehearse->rate.bytes});

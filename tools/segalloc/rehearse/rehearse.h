@@ -44,7 +44,8 @@ struct sg_rehearse_held {
 /* Memory of a run that lay in the host's, by the option overflow, and what work has touched of it. */
 struct sg_rehearse_overflow {
     struct sg_far far;
-    uint64_t link_bytes; /* touched over the link */
+    uint64_t link_bytes; /* touched over the link, as far as it is known */
+    uint64_t untold;     /* kernels that did not say what they touch, while there was any */
 };
 
 struct sg_rehearse_card {
@@ -193,11 +194,12 @@ struct sg_trace_reader;
 /* rehearse/overflow.c. Reads --overflow: places with sizes, as the option overflow takes them. 0, or an exit status after a line
    on stderr. */
 int sg_rehearse_read_overflow(struct sg_rehearse *rehearse, const char *places);
-/* Notes what a process had elsewhere. 0, or a negative errno. */
-int sg_rehearse_note_far(struct sg_rehearse *rehearse, struct sg_trace_reader *reader, uint64_t link_bytes);
+/* Notes what a process had elsewhere, and what of `link` its work has touched. 0, or a negative errno. */
+int sg_rehearse_note_far(struct sg_rehearse *rehearse, struct sg_trace_reader *reader,
+    const struct sg_rehearse_overflow *link);
 /* The bill of a card that fits only with overflow: seconds of the link for each step that had memory elsewhere. Where no steps are
-   known they are for the run. *ret_estimated: nobody has counted what work touches. It is each far byte twice a step then,
-   written and read. */
+   known they are for the run. *ret_estimated: nobody has counted what all of the work touches. It is each far byte twice a step
+   then, written and read, or what was counted where that is more. */
 double sg_rehearse_bill(const struct sg_rehearse *rehearse, const struct sg_rehearse_card *card, bool *ret_estimated);
 void sg_rehearse_print_bill(const struct sg_rehearse *rehearse, const struct sg_rehearse_card *card);
 json_t *sg_rehearse_json_bill(const struct sg_rehearse *rehearse, const struct sg_rehearse_card *card);
