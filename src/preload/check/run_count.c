@@ -29,6 +29,8 @@ void sg_run_count_open(void)
         run_count_error = errno;
     else
         run_count = page;
+    if (run_count)
+        atomic_fetch_add(&run_count->checked, 1);
     if (file >= 0)
         close(file);
 }

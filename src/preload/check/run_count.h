@@ -8,7 +8,7 @@
 #ifndef SG_RUN_COUNT_H
 #define SG_RUN_COUNT_H
 
-/* Maps the file, if the environment names one. Once, before the core. */
+/* Maps the file, if the environment names one, and counts this process as checked. Once, before the core. */
 void sg_run_count_open(void);
 
 /* One more finding. Any thread, no lock. */

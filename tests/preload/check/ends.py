@@ -72,6 +72,35 @@ class Ends(unittest.TestCase):
         self.assertEqual(run("/no/such/program").returncode, 127)
         self.assertEqual(run("/").returncode, 126)
 
+    def test_nothing_to_check(self):
+        """A run without a driver, without a device or without memory of ours is told apart from one in which nothing is wrong."""
+        checked = "segalloc run: nothing was checked: no process of CMD allocated memory that segalloc serves; segalloc doctor -- CMD says why\n"
+        none = "segalloc run: the driver has no device (cuInit answers 100{}), and without one nothing is checked; --sim 24GiB gives a simulated one\n"
+        no_driver = "segalloc run: no CUDA driver (libcuda.so.1) is found here, and without one nothing is checked; --sim 24GiB gives a simulated one\n"
+        hidden = {"CUDA_VISIBLE_DEVICES": "7"}
+        for check, after in ("on", ""), ("guard+json", ""), ("fail", checked):
+            with self.subTest(check=check):
+                self.assertEqual(run("sh", "-c", "exit 3", check=check).stderr, after)
+                done = run("sh", "-c", "exit 3", check=check, sim=SIM + ",count=0")
+                self.assertEqual((done.returncode, done.stderr), (3, none.format("") + after))
+                done = run("sh", "-c", "exit 3", check=check, environment=hidden)
+                self.assertEqual((done.returncode, done.stderr), (3, none.format(', CUDA_VISIBLE_DEVICES is "7"') + after))
+                done = subprocess.run([SEGALLOC, "run", f"--check={check}", "--", "sh", "-c", "exit 3"], capture_output=True, text=True, timeout=100,
+                                      env={key: value for key, value in ENVIRONMENT.items() if key != "LD_LIBRARY_PATH"})
+                if not self.has_driver():
+                    self.assertEqual((done.returncode, done.stderr), (3, no_driver + after))
+        # What has been checked is so, whatever else the command starts; and nothing is asked for of a run without.
+        self.assertNotIn("segalloc run: ", run("sh", "-c", f"{ENDS} none _exit; true").stderr)
+        self.assertNotIn("segalloc run: ", run("sh", "-c", f"{SEGALLOC} run -q --check=fail -- {ENDS} none _exit").stderr)
+        self.assertEqual(run("true", check=None, sim=SIM + ",count=0").stderr, "")
+        self.assertEqual(run("/no/such/program").stderr, "segalloc run: /no/such/program: no such program\n")
+
+    @staticmethod
+    def has_driver():
+        asked = subprocess.run([sys.executable, "-c", "import ctypes; ctypes.CDLL('libcuda.so.1')"], capture_output=True, check=False,
+                               env={key: value for key, value in ENVIRONMENT.items() if key != "LD_LIBRARY_PATH"})
+        return asked.returncode == 0
+
     def test_it_becomes_the_command(self):
         """Only with `fail` is there a process between."""
         for check, expected in (("on", True), ("fail", False), (None, True)):
@@ -179,10 +208,13 @@ class Ends(unittest.TestCase):
             return
         done = subprocess.run(away, env=ENVIRONMENT | {"TMPDIR": "/tmp"}, capture_output=True, text=True, timeout=100)
         self.assertEqual(done.returncode, 125, done.stderr)
-        self.assertIn("segalloc run: --check=fail needs a file of 16 bytes", done.stderr)
+        self.assertIn("segalloc run: --check=fail needs a file of 24 bytes", done.stderr)
         with tempfile.TemporaryDirectory(dir="/var/tmp") as folder:
             done = subprocess.run(away, env=ENVIRONMENT | {"TMPDIR": folder}, capture_output=True, text=True, timeout=100)
             self.assertEqual((done.returncode, os.listdir(folder)), (4, []), done.stderr)
+        # Where nobody counts no file is wanted.
+        done = subprocess.run([word.replace("=fail", "=on") for word in away], env=ENVIRONMENT, capture_output=True, text=True, timeout=100)
+        self.assertEqual((done.returncode, done.stderr.splitlines()[0]), (0, "segalloc: check: free of a block that is freed already"))
 
     def is_old(self, name):
         try:

@@ -68,13 +68,15 @@ bool sg_count_findings_begin(const char *verb)
     return false;
 }
 
-void sg_count_findings_end(uint64_t *ret_findings, uint64_t *ret_processes)
+void sg_count_findings_end(struct sg_findings_counted *ret)
 {
-    *ret_findings = atomic_load(&count->findings);
-    *ret_processes = atomic_load(&count->processes);
+    *ret = (struct sg_findings_counted){.findings = atomic_load(&count->findings),
+        .processes = atomic_load(&count->processes),
+        .checked = atomic_load(&count->checked)};
     if (outer) {
-        atomic_fetch_add(&outer->findings, *ret_findings);
-        atomic_fetch_add(&outer->processes, *ret_processes);
+        atomic_fetch_add(&outer->findings, ret->findings);
+        atomic_fetch_add(&outer->processes, ret->processes);
+        atomic_fetch_add(&outer->checked, ret->checked);
     }
     unlink(path);
 }
