@@ -99,7 +99,7 @@ struct sg_thread {
     } pin_cache[1 << SG_PIN_CACHE_BITS];
     struct sg_thread_place place; /* where in the program it is */
     int caller;                   /* enum sg_caller of the cudaMalloc or cudaFree that the thread is in */
-    unsigned refusal;             /* of refusals.c: one more than the place of its open refusal; 0: none yet */
+    unsigned refusal;             /* of refusals.c: one more than the place of its last refusal; 0: none yet */
     bool reached;                 /* the driver's hook was called within that cudaMalloc */
     bool torch_cached; /* what PyTorch allocates or frees in it now is a segment of PyTorch's cache, and no tensor */
     struct sg_thread_rare rare;

@@ -29,6 +29,7 @@ enum refusal_state { REFUSAL_NONE, REFUSAL_OPEN, REFUSAL_WRITTEN };
 /* Written by its thread, but for the end of the process, which may be another's: whoever changes the state has it. */
 static struct refusal {
     atomic_int state; /* enum refusal_state; WRITTEN: it is being written, or settled */
+    _Atomic(const struct sg_thread *) thread; /* whose it is; a place that is free serves whichever thread comes next */
     struct sg_core *core;
     int device;
     bool torch; /* PyTorch's cache asked */
@@ -106,11 +107,15 @@ static void leave_signals(void)
     }
 }
 
-/* The thread's own; NULL: none is open. */
+/* The thread's own; NULL: none is open. For example, thread 1 had place 0, and its refusal is settled. Thread 2 is refused now and has
+   place 0. Thread 1 still names that place, and what it is served next is no answer to thread 2. */
 static struct refusal *refusal_own(void)
 {
     unsigned at = sg_self.refusal;
-    return at && atomic_load(&refusals[at - 1].state) == REFUSAL_OPEN ? &refusals[at - 1] : NULL;
+    struct refusal *refusal = at ? &refusals[at - 1] : NULL;
+    return refusal && atomic_load(&refusal->state) == REFUSAL_OPEN && atomic_load(&refusal->thread) == &sg_self
+               ? refusal
+               : NULL;
 }
 
 /* The thread may open another one. The last that is closed gives the signals back. */
@@ -150,6 +155,7 @@ static struct refusal *open_refusal(size_t bytes)
         if (!atomic_compare_exchange_strong(&refusals[i].state, &none, REFUSAL_WRITTEN))
             continue;
         atomic_fetch_add(&sg_refusals_open, 1);
+        atomic_store(&refusals[i].thread, &sg_self);
         sg_self.refusal = i + 1;
         return &refusals[i];
     }

@@ -426,6 +426,46 @@ static void pool_beside_one(void)
     beside(1, 120 * MIB, is_refused_by_pool);
 }
 
+/* This thread was refused once, and that was made good. The other one is refused later, makes do with less after this thread was
+   served `bytes`, or not at all. */
+static pthread_barrier_t together;
+static bool makes_do;
+
+static void *is_refused(void *unused)
+{
+    MUST(cuCtxSetCurrent(context));
+    run_out(400 * MIB);
+    pthread_barrier_wait(&together);
+    pthread_barrier_wait(&together);
+    if (makes_do)
+        take(200 * MIB);
+    return unused;
+}
+
+static void beside_a_refused_thread(size_t bytes)
+{
+    pthread_t thread;
+    EXPECT(pthread_barrier_init(&together, NULL, 2) == 0);
+    run_out(300 * MIB);
+    MUST(cuMemFree_v2(take(200 * MIB)));
+    EXPECT(pthread_create(&thread, NULL, is_refused, NULL) == 0);
+    pthread_barrier_wait(&together);
+    MUST(cuMemFree_v2(take(bytes)));
+    pthread_barrier_wait(&together);
+    EXPECT(pthread_join(thread, NULL) == 0);
+}
+
+static void refused_thread_makes_do(void)
+{
+    makes_do = true;
+    beside_a_refused_thread(6 * MIB);
+}
+
+static void refused_thread_fails(void)
+{
+    beside_a_refused_thread(200 * MIB);
+}
+
 int main(int argc, char **argv)
 {
     static const struct {
@@ -466,6 +506,8 @@ int main(int argc, char **argv)
         {"graph_and_one", graph_and_one, true},
         {"graph_and_limit", graph_and_limit, false},
         {"pool_beside_one", pool_beside_one, true},
+        {"refused_thread_makes_do", refused_thread_makes_do, false},
+        {"refused_thread_fails", refused_thread_fails, false},
     };
     for (size_t i = 0; i < sizeof programs / sizeof *programs; i++) {
         if (argc != 2 || strcmp(argv[1], programs[i].name) != 0)

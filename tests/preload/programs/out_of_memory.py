@@ -159,7 +159,13 @@ class Case(unittest.TestCase):
 
 
 class OutOfMemory(Case):
-    pass
+    def test_refusals_of_threads(self):
+        """What one thread is served neither makes the refusal of another good, nor shows that it was a failure."""
+        environment = dict(os.environ, SEGALLOC_SIM="256MiB", SEGALLOC_CONF="", LD_PRELOAD=LIBRARY)
+        done = subprocess.run([PROGRAM, "refused_thread_makes_do"], env=environment, capture_output=True, text=True, check=False, timeout=120)
+        self.assertEqual((done.returncode, done.stderr), (0, ""))
+        text, _ = self.told("refused_thread_fails", "256MiB", "")
+        self.assertIn("400.00 MiB asked for", text.splitlines()[0])
 
 
 class WithoutNvml(Case):
