@@ -137,10 +137,8 @@ static void look_at_marks(struct sg_core *core, int device, const struct sg_requ
 {
     struct sg_freed *freed = part->freed;
     const struct sg_check_block now = {block->base, block->bytes, block->allocated};
-    sg_process_lock(SG_LOCK_CHECK);
-    bool left = sg_marks_left(&freed->marks);
-    sg_process_unlock(SG_LOCK_CHECK);
-    if (!left)
+    struct sg_mark first;
+    if (!sg_marks_left(&freed->marks, &first))
         return;
     if (!request->has_stream) {
         const struct sg_finding finding = {.kind = SG_FINDING_EARLY,
@@ -148,7 +146,7 @@ static void look_at_marks(struct sg_core *core, int device, const struct sg_requ
             .block = freed,
             .now = &now,
             .late = true,
-            .late_stream = sg_mark_stream(&freed->marks.mark[0])};
+            .late_stream = sg_mark_stream(&first)};
         sg_findings_add(&finding);
         return;
     }

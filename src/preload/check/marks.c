@@ -122,11 +122,10 @@ void sg_marks_worked(CUstream stream, bool per_thread)
     sg_this_thread()->rare.mark.lane = NULL;
     if (per_thread)
         sg_marks_stream_made();
-    bool looks = sg_check_parts & SG_CHECK_FILL && atomic_load_explicit(&several, memory_order_relaxed);
-    struct sg_core *core = looks ? sg_enter() : NULL;
+    struct sg_core *core = atomic_load_explicit(&several, memory_order_relaxed) ? sg_enter() : NULL;
     if (!core)
         return;
-    if (sg_check_driver->ctx_get_current(&context) == CUDA_SUCCESS && context) {
+    if (sg_check_parts & SG_CHECK_FILL && sg_check_driver->ctx_get_current(&context) == CUDA_SUCCESS && context) {
         struct sg_lane *lane = sg_work_try(context);
         if (lane) {
             CUstream named = sg_stream_named(stream, per_thread);
@@ -161,14 +160,36 @@ static bool mark_is_written(const struct sg_mark *mark)
     return words->life != mark->life || words->closed || (int32_t)(word_read(words, mark->stream) - mark->number) >= 0;
 }
 
-bool sg_marks_left(struct sg_marks *marks)
+bool sg_marks_left(const struct sg_marks *marks, struct sg_mark *ret)
+{
+    bool left = false;
+    sg_process_lock(SG_LOCK_CHECK);
+    for (unsigned i = 0; i < marks->count && !left; i++) {
+        left = !mark_is_written(&marks->mark[i]);
+        if (left)
+            *ret = marks->mark[i];
+    }
+    sg_process_unlock(SG_LOCK_CHECK);
+    return left;
+}
+
+unsigned sg_marks_words(const struct sg_marks *marks, const struct sg_lane *lane)
+{
+    unsigned count = 0;
+    for (unsigned i = 0; i < marks->count; i++)
+        if (marks->mark[i].lane == lane && marks->mark[i].stream >= count && !mark_is_written(&marks->mark[i]))
+            count = marks->mark[i].stream + 1u;
+    return count;
+}
+
+/* Forgets those that are written, of a block that is still the program's. Under SG_LOCK_CHECK. */
+static void marks_forget(struct sg_marks *marks)
 {
     unsigned left = 0;
     for (unsigned i = 0; i < marks->count; i++)
         if (!mark_is_written(&marks->mark[i]))
             marks->mark[left++] = marks->mark[i];
     marks->count = left;
-    return left;
 }
 
 /* Adds a mark. The later one of two of a stream stays. Where all places are taken, one that is written is forgotten. Under
@@ -184,7 +205,7 @@ static void marks_add(struct sg_marks *marks, struct sg_mark mark)
         return;
     }
     if (marks->count == SG_MARKS)
-        (void)sg_marks_left(marks);
+        marks_forget(marks);
     if (marks->count < SG_MARKS)
         marks->mark[marks->count++] = mark;
 }
@@ -252,12 +273,19 @@ bool sg_mark_is_out(const struct sg_mark *mark)
 
 bool sg_mark_is_missing(const struct sg_mark *mark, struct sg_lane *lane, const uint32_t *words, unsigned count)
 {
-    return mark->lane == lane && mark->stream < count && sg_lane_words(lane)->life == mark->life &&
-           (int32_t)(words[mark->stream] - mark->number) < 0;
+    if (mark->lane != lane || mark->stream >= count)
+        return false;
+    sg_process_lock(SG_LOCK_CHECK);
+    bool alive = sg_lane_words(lane)->life == mark->life;
+    sg_process_unlock(SG_LOCK_CHECK);
+    return alive && (int32_t)(words[mark->stream] - mark->number) < 0;
 }
 
 CUstream sg_mark_stream(const struct sg_mark *mark)
 {
     const struct sg_words *words = sg_lane_words(mark->lane);
-    return words->life == mark->life ? words->stream[mark->stream].stream : NULL;
+    sg_process_lock(SG_LOCK_CHECK);
+    CUstream stream = words->life == mark->life ? words->stream[mark->stream].stream : NULL;
+    sg_process_unlock(SG_LOCK_CHECK);
+    return stream;
 }

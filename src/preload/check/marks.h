@@ -48,6 +48,7 @@ struct sg_lane;
 struct sg_words {
     _Atomic uint32_t *word;  /* pinned, written by the device; NULL: none */
     CUdeviceptr copies;      /* a place on the device for each batch, through which it reads the words; 0: none yet */
+    bool copies_asked;       /* they are there, or a thread asks the driver for them */
     uint32_t life;           /* of the context: one more with each end */
     bool closed; /* the context may be about to end: the words are not read before the program gives it work again */
     unsigned used;
@@ -78,10 +79,15 @@ void sg_marks_stream_gone(CUstream stream);
 /* The block needs the latest mark of a stream by that handle. */
 void sg_marks_need(struct sg_freed *block, CUcontext context, CUstream stream, bool per_thread);
 
-/* Forgets marks that have been written, and returns true if any are left. */
-bool sg_marks_left(struct sg_marks *marks);
+/* True if a mark is not written yet; *ret is the first such. The marks of a freed block stay as they are, since several owners of
+   its memory may look at them at once. */
+bool sg_marks_left(const struct sg_marks *marks, struct sg_mark *ret);
 
-/* True if a mark of that lane was not written yet when the first `count` of its words were copied. */
+/* The number of the lane's first words that have all marks in them which are not written yet. Under SG_LOCK_CHECK. */
+unsigned sg_marks_words(const struct sg_marks *marks, const struct sg_lane *lane);
+
+/* True if a mark of that lane was not written yet when the first `count` of its words were copied. Takes SG_LOCK_CHECK, as the next
+   two do. */
 bool sg_mark_is_missing(const struct sg_mark *mark, struct sg_lane *lane, const uint32_t *words, unsigned count);
 
 /* True if a mark is not written now. */

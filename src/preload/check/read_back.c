@@ -75,11 +75,8 @@ void sg_reader_add(struct sg_reader *reader, struct sg_sample sample)
 
 void sg_reader_words(struct sg_reader *reader, struct sg_freed *freed)
 {
-    unsigned count = 0;
     sg_process_lock(SG_LOCK_CHECK);
-    for (unsigned i = 0; i < freed->marks.count; i++)
-        if (freed->marks.mark[i].lane == reader->lane && freed->marks.mark[i].stream >= count)
-            count = freed->marks.mark[i].stream + 1u;
+    unsigned count = sg_marks_words(&freed->marks, reader->lane);
     freed->refs++;
     sg_process_unlock(SG_LOCK_CHECK);
     if (!reader->batch && !sg_reader_begin(reader)) {

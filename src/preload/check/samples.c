@@ -37,10 +37,10 @@ enum {
 
 enum batch_state { BATCH_EMPTY, BATCH_TAKEN, BATCH_OUT, BATCH_ASKED };
 
-/* `context` is set last, under SG_LOCK_CHECK; `refused`: the driver gave no memory or no stream. */
+/* `context` and `refused` are set under SG_LOCK_CHECK. Nobody but its maker looks at the rest of a lane that is refused. */
 struct sg_lane {
     CUcontext context;
-    bool refused;
+    bool refused; /* it is being made, or the driver gave no memory or no stream */
     CUstream fills, reads;
     CUevent behind; /* the latest wait of `fills` */
     unsigned next;  /* batch to try first */
@@ -113,12 +113,13 @@ struct sg_lane *sg_lane_of(CUcontext context, bool make)
         lane->context = context;
     }
     sg_process_unlock(SG_LOCK_CHECK);
-    if (claimed && lane_make(lane)) {
-        sg_process_lock(SG_LOCK_CHECK);
+    bool made = claimed && lane_make(lane);
+    sg_process_lock(SG_LOCK_CHECK);
+    if (made)
         lane->refused = false;
-        sg_process_unlock(SG_LOCK_CHECK);
-    }
-    return lane && !lane->refused ? lane : NULL;
+    lane = lane && !lane->refused ? lane : NULL;
+    sg_process_unlock(SG_LOCK_CHECK);
+    return lane;
 }
 
 bool sg_lane_fills_after_all(struct sg_lane *lane, const struct sg_driver *driver)
@@ -186,16 +187,38 @@ bool sg_batch_read(struct sg_batch *batch, const struct sg_sample *sample, CUstr
     return true;
 }
 
+/* Memory of the device for words on their way; 0: another thread asks the driver for it, or the driver has refused. */
+static CUdeviceptr words_copies(struct sg_words *words)
+{
+    CUdeviceptr made = 0;
+    sg_process_lock(SG_LOCK_CHECK);
+    CUdeviceptr copies = words->copies;
+    bool make = !copies && !words->copies_asked;
+    words->copies_asked = true;
+    sg_process_unlock(SG_LOCK_CHECK);
+    if (!make)
+        return copies;
+    CUresult result = sg_real()->cuMemAlloc_v2(&made, (size_t)BATCHES * WORDS_BYTES);
+    sg_process_lock(SG_LOCK_CHECK);
+    words->copies = result == CUDA_SUCCESS ? made : 0;
+    words->copies_asked = words->copies != 0;
+    copies = words->copies;
+    sg_process_unlock(SG_LOCK_CHECK);
+    return copies;
+}
+
 /* The copy goes by way of the device, since a copy from host to host is no work of a stream. Each batch has a place of its own there. */
 bool sg_batch_read_words(struct sg_batch *batch, struct sg_freed *freed, unsigned count, CUstream stream)
 {
     const struct sg_real *real = sg_real();
     struct sg_words *words = &batch->lane->words;
     uint32_t bytes = count * 4;
-    if (batch->count == SG_BATCH_SAMPLES || bytes > SG_BATCH_BYTES - batch->used ||
-        (bytes && !words->copies && real->cuMemAlloc_v2(&words->copies, (size_t)BATCHES * WORDS_BYTES) != CUDA_SUCCESS))
+    if (batch->count == SG_BATCH_SAMPLES || bytes > SG_BATCH_BYTES - batch->used)
         return false;
-    CUdeviceptr copy = words->copies + (uint64_t)(batch - batch->lane->batch) * WORDS_BYTES;
+    CUdeviceptr copies = bytes ? words_copies(words) : 0;
+    if (bytes && !copies)
+        return false;
+    CUdeviceptr copy = copies + (uint64_t)(batch - batch->lane->batch) * WORDS_BYTES;
     if (bytes && (real->cuMemcpyHtoDAsync_v2(copy, (const void *)words->word, bytes, stream) != CUDA_SUCCESS ||
                      real->cuMemcpyDtoHAsync_v2(batch->data + batch->used, copy, bytes, stream) != CUDA_SUCCESS))
         return false;
@@ -280,7 +303,8 @@ bool sg_samples_waits_are_vain(void)
     return atomic_load_explicit(&voids, memory_order_relaxed);
 }
 
-/* Takes a batch that is out, of the context or with NULL of any; NULL: there is none from `*at` on. */
+/* Takes a batch that is out, of the context or with NULL of any; NULL: there is none from `*at` on. Lanes in the making are passed by:
+   their maker writes batches without the lock. */
 static struct sg_batch *batch_take(CUcontext context, unsigned *at, unsigned end)
 {
     struct sg_batch *found = NULL;
@@ -288,7 +312,7 @@ static struct sg_batch *batch_take(CUcontext context, unsigned *at, unsigned end
     for (; *at < end && !found; ++*at) {
         struct sg_lane *lane = &lanes[*at / BATCHES % LANES];
         struct sg_batch *batch = &lane->batch[*at % BATCHES];
-        if (!lane->context || (context && lane->context != context)) {
+        if (!lane->context || lane->refused || (context && lane->context != context)) {
             *at |= BATCHES - 1; /* on to the next lane */
             continue;
         }
