@@ -264,6 +264,17 @@ static bool listen_to(struct job *job, struct sums *sums)
 
 enum { FAILED_BY_CHECK = 4 /* docs/check.md */ };
 
+/* All programs have run, and the process is to end well: by itself, and without a sanitizer's report. */
+static void finish_batch(const struct job *job, bool hangs, int status, struct sums *sums)
+{
+    if (WIFEXITED(status) && (WEXITSTATUS(status) == 0 || WEXITSTATUS(status) == FAILED_BY_CHECK))
+        return;
+    fprintf(stderr, "seeds to %llu, policy %s, kind %s: %s after the last one\n", (unsigned long long)job->to,
+        job->plan->policy, job->plan->kind, hangs ? "hangs" : "ends badly");
+    sums->deadlocks += hangs;
+    sums->crashes += !hangs;
+}
+
 /* The child has ended or is to be. The seed that it was at is left out, and the rest of its batch begun anew. */
 static void finish(struct job *job, bool hangs, struct sums *sums)
 {
@@ -278,8 +289,10 @@ static void finish(struct job *job, bool hangs, struct sums *sums)
             job->plan->policy, job->plan->kind);
         sums->found_by_check++;
     }
-    if (job->next > job->to)
+    if (job->next > job->to) {
+        finish_batch(job, hangs, status, sums);
         return;
+    }
     if (WIFEXITED(status) && WEXITSTATUS(status) == 2)
         exit(2);
     fprintf(stderr, "seed %llu, policy %s, kind %s: %s\n", (unsigned long long)job->next, job->plan->policy,
