@@ -187,7 +187,10 @@ bool sg_batch_read(struct sg_batch *batch, const struct sg_sample *sample, CUstr
     return true;
 }
 
-/* Memory of the device for words on their way; 0: another thread asks the driver for it, or the driver has refused. */
+/* Memory of the device for words on their way; 0: another thread asks the driver for it, or the driver has refused. The driver is not
+   called under the lock. So whoever finds nothing there sets `copies_asked` first, and a second thread asks for none.
+
+   Memory for contexts without marks is never asked for. It goes with its context: a free would wait for the program's work. */
 static CUdeviceptr words_copies(struct sg_words *words)
 {
     CUdeviceptr made = 0;

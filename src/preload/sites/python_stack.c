@@ -31,7 +31,12 @@ static const struct layout layouts[] = {
 #include "sites/python_stack.def"
 };
 
-enum state { UNSEEN, ABSENT, UNCONFIRMED, READ, ASK };
+/* One thread looks for the interpreter's functions, which takes some 10 µs. Allocations of other threads have no lines of Python
+   meanwhile. A wait for that thread could be for good, where a signal's handler has interrupted it.
+
+   For example, threads 1 and 2 allocate first at the same time. Thread 1 finds UNSEEN and looks. Thread 2 finds LOOKING, and its
+   block has the lines of its code alone. */
+enum state { UNSEEN, LOOKING, ABSENT, UNCONFIRMED, READ, ASK };
 
 static struct {
     _Atomic(enum state) state;
@@ -202,11 +207,12 @@ unsigned sg_python_frames(struct sg_frame *ret, unsigned most, unsigned outer)
 {
     struct sg_picked picked = {ret, most, outer, 0};
     enum state state = atomic_load_explicit(&python.state, memory_order_acquire);
-    if (state == UNSEEN) {
+    if (state == UNSEEN && atomic_compare_exchange_strong(&python.state, &state, LOOKING)) {
         state = python_look();
         atomic_store_explicit(&python.state, state, memory_order_release);
     }
-    if (state == ABSENT || !python.is_initialized()) /* it is none any more as soon as it begins to end */
+    if (state == LOOKING || state == ABSENT ||
+        !python.is_initialized()) /* it is none any more as soon as it begins to end */
         return 0;
     void *thread = python.own_thread();
     if (!thread)

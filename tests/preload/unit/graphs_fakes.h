@@ -30,7 +30,7 @@ static struct {
         CUhostFn destroyed;
         CUgraph graph; /* that retains it */
     } object[OBJECTS];
-    int objects;
+    _Atomic int objects;
     CUresult retain, create, info, current; /* what the driver answers */
     CUresult block;                         /* and the core */
     bool invalidated;                       /* captures are */
@@ -95,7 +95,8 @@ static inline CUresult object_create(CUuserObject *ret, void *user, CUhostFn des
     assert_true(fake.objects < OBJECTS);
     if (fake.create != CUDA_SUCCESS)
         return fake.create;
-    fake.object[fake.objects++] = (struct object){user, destroyed, NULL};
+    fake.object[fake.objects] = (struct object){user, destroyed, NULL};
+    fake.objects++;
     *ret = (CUuserObject)(uintptr_t)fake.objects;
     return CUDA_SUCCESS;
 }
