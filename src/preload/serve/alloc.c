@@ -139,7 +139,7 @@ static CUresult alloc_after_captures(struct sg_core *core, int device, size_t by
         if (!held && sg_captures_ends() == ends)
             break;
         ends = sg_captures_ends();
-        sg_memory_settle(core);
+        sg_memory_settle_refused(core);
         result = sg_core_malloc(core, device, bytes, tag, ret);
     }
     return result;
@@ -151,7 +151,7 @@ static CUresult alloc_after_graphs(struct sg_core *core, int device, size_t byte
 {
     if (!sg_graphs_retain_freed() || sg_captures_active())
         return CUDA_ERROR_OUT_OF_MEMORY;
-    sg_memory_settle(core);
+    sg_memory_settle_refused(core);
     CUresult result = sg_core_malloc(core, device, bytes, tag, ret);
     if (result == CUDA_ERROR_OUT_OF_MEMORY && sg_memory_settle_launches(core))
         result = sg_core_malloc(core, device, bytes, tag, ret);

@@ -45,11 +45,21 @@ void sg_memory_run_deferred(struct sg_core *core)
     sg_graphs_run_deferred(core);
 }
 
-void sg_memory_settle(struct sg_core *core)
+static void deferred_settle(struct sg_core *core, bool refused)
 {
     if (!sg_captures_active())
-        sg_graphs_await_destroyed();
+        sg_graphs_await_destroyed(refused);
     sg_memory_run_deferred(core);
+}
+
+void sg_memory_settle(struct sg_core *core)
+{
+    deferred_settle(core, /* refused */ false);
+}
+
+void sg_memory_settle_refused(struct sg_core *core)
+{
+    deferred_settle(core, /* refused */ true);
 }
 
 /* A launch of a destroyed graph may still run. Its memory is free when that work is done, natively too. */
@@ -60,7 +70,7 @@ bool sg_memory_settle_launches(struct sg_core *core)
     if (!sg_graphs_retain_freed() || sg_captures_active() || driver->ctx_get_current(&current) != CUDA_SUCCESS ||
         !current || sg_context_wait(current) != CUDA_SUCCESS)
         return false;
-    sg_memory_settle(core);
+    sg_memory_settle_refused(core);
     return true;
 }
 

@@ -26,9 +26,10 @@ void sg_memory_fence(void);
 /* Frees what was put off for a capture or a graph that is over by now: before the core is asked for memory. */
 void sg_memory_run_deferred(struct sg_core *core);
 
-/* Frees all that there is, also blocks of a graph that the driver has ended and not told of yet. For callers that have
-   run out. It may wait for that, a moment. */
+/* Frees all that there is, also blocks of a graph that the driver has ended and not told of yet. It may wait for that, a
+   moment. sg_memory_settle_refused() is for callers that have run out: it waits as long as an allocation may. */
 void sg_memory_settle(struct sg_core *core);
+void sg_memory_settle_refused(struct sg_core *core);
 
 /* Where freed memory is kept for graphs, waits for the work of the current context, as long as an allocation may, and
    settles again. A launch may still use memory of a graph that the program has destroyed; natively that memory was free

@@ -23,7 +23,7 @@ bool sg_made_room_by(struct sg_core *core)
     if (capturing && !relaxed)
         return false;
     if (!capturing) {
-        sg_memory_settle(core);
+        sg_memory_settle_refused(core);
         (void)sg_memory_settle_launches(core);
     }
     for (int device = 0; device < SG_DEVICES_MAX; device++)

@@ -66,7 +66,7 @@ static struct {
 /* Objects of no graph, let go at once: the driver's thread comes to one after what it had to destroy before. */
 static struct {
     atomic_uint sent, heard; /* numbers of the last ones */
-    atomic_uint given_up;    /* the last one that was waited for in vain; 0: none */
+    atomic_uint given_up[2]; /* the last one that was waited for in vain; 0: none. [1]: by a caller that was refused memory */
 } echo;
 
 atomic_int sg_graphs_blocks, sg_graphs_gone; /* gone: those whose blocks are to be let go */
@@ -456,16 +456,28 @@ static bool echo_send(unsigned *ret)
            driver->user_object_release(object, 1) == CUDA_SUCCESS;
 }
 
+/* True if somebody has waited in vain, for as long as this one would, and the driver's thread has not gone on since. */
+static bool echo_is_in_vain(bool refused)
+{
+    bool vain = false;
+    for (int i = refused; i < 2; i++) {
+        unsigned number = atomic_load(&echo.given_up[i]);
+        vain |= number && echo_is_out(number);
+    }
+    return vain;
+}
+
 /* Sends an object through the driver's thread of destructors and waits until it has come: what was before it in the
    queue is done then. */
-static void echo_await(void)
+static void echo_await(bool refused)
 {
     enum { EAGER = 64 /* times */, SLICE_NS = 50000, MOST_NS = 300000000 };
-    unsigned number, vain = atomic_load(&echo.given_up);
-    if ((vain && echo_is_out(vain)) || !echo_send(&number))
+    unsigned number;
+    if (echo_is_in_vain(refused) || !echo_send(&number))
         return;
-    uint64_t waited_ns = 0;
-    for (int i = 0; echo_is_out(number) && waited_ns < MOST_NS; i++) {
+    uint64_t waited_ns = 0, limit_ns = refused ? (uint64_t)(sg_process_conf()->wait_limit * 1e9) : 0;
+    limit_ns = limit_ns < MOST_NS ? MOST_NS : limit_ns;
+    for (int i = 0; echo_is_out(number) && waited_ns < limit_ns; i++) {
         if (i < EAGER) {
             sched_yield();
             continue;
@@ -476,13 +488,13 @@ static void echo_await(void)
         waited_ns += took > SLICE_NS ? took : SLICE_NS;
     }
     if (echo_is_out(number))
-        atomic_store(&echo.given_up, number);
+        atomic_store(&echo.given_up[refused], number);
 }
 
-void sg_graphs_await_destroyed(void)
+void sg_graphs_await_destroyed(bool refused)
 {
     if (sg_graphs_retain_freed())
-        echo_await();
+        echo_await(refused);
 }
 
 void sg_graphs_await_destroyed_of(CUdeviceptr address)
@@ -491,7 +503,7 @@ void sg_graphs_await_destroyed_of(CUdeviceptr address)
     bool belongs = block_find_locked(address)->address != 0;
     sg_process_unlock(SG_LOCK_CAPTURES);
     if (belongs)
-        echo_await();
+        echo_await(/* refused */ false);
 }
 
 /* Adds a block to those that were freed first, which are at most BATCH, in order. A block that moves in the table may come

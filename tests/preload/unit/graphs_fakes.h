@@ -43,6 +43,7 @@ static struct {
     struct sg_request request; /* of the last free */
     int frees;
     int maps;
+    struct sg_conf conf;
 } fake;
 
 static struct sg_core *const core = (struct sg_core *)&fake;
@@ -145,6 +146,11 @@ const struct sg_driver *sg_process_driver(void)
 }
 
 /* The rest of the library. */
+const struct sg_conf *sg_process_conf(void)
+{
+    return &fake.conf;
+}
+
 bool sg_captures_forked(CUstream asked)
 {
     (void)asked;

@@ -211,11 +211,15 @@ static void places_are_used_again(void **state)
     assert_int_equal(fake.maps, 0);
 }
 
-/* The driver calls the destructors that are left, once it was asked by a third object. */
+static int asked_by;      /* the object by which call_destructors() is asked; set before its thread */
+static unsigned after_us; /* that it begins after that */
+
+/* The driver calls the destructors that are left, once it was asked and after a while. */
 static void *call_destructors(void *graph)
 {
-    while (fake.objects < 3)
+    while (fake.objects < asked_by)
         usleep(1000);
+    usleep(after_us);
     destroy(*(unsigned long long *)graph);
     fake.object[fake.objects - 1].destroyed(fake.object[fake.objects - 1].hold);
     return NULL;
@@ -228,16 +232,18 @@ static void driver_is_waited_for_to_tell(void **state)
     unsigned long long graph = capture(1);
     CUdeviceptr block = allocate(1);
     assert_false(sg_graphs_retain_freed());
-    sg_graphs_await_destroyed(); /* nothing is freed: nothing is asked */
+    sg_graphs_await_destroyed(false); /* nothing is freed: nothing is asked */
     assert_int_equal(fake.objects, 1);
     assert_int_equal(release(block, 1), SG_GRAPHS_RETAINED);
     assert_true(sg_graphs_retain_freed());
-    sg_graphs_await_destroyed();
+    sg_graphs_await_destroyed(false);
     assert_int_equal(fake.objects, 2);
     assert_int_equal(freed(block), 0); /* its graph lives on */
     fake.later = true;
+    asked_by = 3;
+    after_us = 0;
     assert_int_equal(pthread_create(&thread, NULL, call_destructors, &graph), 0);
-    sg_graphs_await_destroyed();
+    sg_graphs_await_destroyed(false);
     assert_int_equal(fake.objects, 3);
     assert_int_equal(freed(block), 1);
     pthread_join(thread, NULL);
@@ -266,17 +272,44 @@ static void driver_that_is_held_up_is_not_waited_for_again(void **state)
     CUdeviceptr block = allocate(1);
     assert_int_equal(release(block, 1), SG_GRAPHS_RETAINED);
     fake.later = true;
-    sg_graphs_await_destroyed();
+    sg_graphs_await_destroyed(false);
     const struct object held_up = fake.object[1];
     for (int i = 0; i < 3; i++)
-        sg_graphs_await_destroyed();
+        sg_graphs_await_destroyed(false);
     assert_int_equal(fake.objects, 2);
     held_up.destroyed(held_up.hold);
     fake.later = false;
-    sg_graphs_await_destroyed();
+    sg_graphs_await_destroyed(false);
     assert_int_equal(fake.objects, 3);
     destroy(graph);
     assert_int_equal(freed(block), 1);
+}
+
+/* A caller that was refused memory waits as long as an allocation may, though others have waited for a moment in vain. The next
+   one does not. */
+static void driver_that_is_held_up_is_waited_for_where_memory_was_refused(void **state)
+{
+    pthread_t thread;
+    (void)state;
+    unsigned long long graph = capture(1);
+    CUdeviceptr block = allocate(1);
+    assert_int_equal(release(block, 1), SG_GRAPHS_RETAINED);
+    fake.later = true;
+    sg_graphs_await_destroyed(false);
+    for (int i = 0; i < 3; i++)
+        sg_graphs_await_destroyed(true); /* 0.3 s, the least; the others none */
+    assert_int_equal(fake.objects, 3);
+    fake.object[2].destroyed(fake.object[2].hold);
+    sg_graphs_await_destroyed(false);
+    assert_int_equal(fake.objects, 4);
+    fake.conf.wait_limit = 60;
+    asked_by = 5;
+    after_us = 400000;
+    assert_int_equal(pthread_create(&thread, NULL, call_destructors, &graph), 0);
+    sg_graphs_await_destroyed(true);
+    assert_int_equal(fake.objects, 5);
+    assert_int_equal(freed(block), 1);
+    pthread_join(thread, NULL);
 }
 
 int main(void)
@@ -298,6 +331,7 @@ int main(void)
         TEST(driver_is_waited_for_to_tell),
         TEST(driver_is_waited_for_to_tell_of_a_block),
         TEST(driver_that_is_held_up_is_not_waited_for_again),
+        TEST(driver_that_is_held_up_is_waited_for_where_memory_was_refused),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -241,6 +241,8 @@ static void allocation_waits_for_graphs_that_are_gone(void **state)
             CALLS(sg_graphs_await_destroyed) != list[i].tells || CALLS(sg_context_wait) != list[i].context_waits)
             fail_msg("%d: answers %d; core %d, told %d, waits %d", (int)i, (int)result, fake.mallocs,
                 CALLS(sg_graphs_await_destroyed), CALLS(sg_context_wait));
+        if (list[i].tells)
+            assert_true(ARGUMENT(sg_graphs_await_destroyed, 0)); /* it has been refused */
     }
 }
 
