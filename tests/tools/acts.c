@@ -9,6 +9,8 @@
      NAME=MIB       allocates as a cache does: refused, it frees all blocks and asks again, and then as NAME+ does
      NAME^MIB       asks for twice as much each time until it is refused, freeing what it got, and takes the last as NAME+ does
      NAME~MIB       asks for twice as much each time until it is refused, freeing what it got, and takes nothing
+     NAME:MIB       asks for half as much each time until it is served
+     NAME,MIB       as NAME:, by cuMemCreate, which is never freed
      NAME/MIB       allocates; refused, it takes the host's memory, and then as NAME+ does
      NAME@MIB       takes managed memory, which is never freed, as NAME+ does
      NAME>          gives it away by a legacy handle, and ends with status 1 if it can't
@@ -158,6 +160,14 @@ static CUresult create(size_t bytes)
     return driver.create(&handle, bytes, &prop, 0);
 }
 
+static void halve_until_served(CUdeviceptr *at, size_t bytes, bool creates, const char *act)
+{
+    CUresult result;
+    while ((result = creates ? create(bytes) : driver.take(at, bytes)) == CUDA_ERROR_OUT_OF_MEMORY && bytes > 1 << 20)
+        bytes /= 2;
+    check(result, act);
+}
+
 static void create_within_addresses(size_t bytes, const char *act)
 {
     static size_t taken;
@@ -213,6 +223,10 @@ static void on_memory(const char *act)
         return;
     case '/':
         take_here_or_there(at, bytes, act);
+        return;
+    case ':':
+    case ',':
+        halve_until_served(at, bytes, act[1] == ',', act);
         return;
     case '^':
         check(driver.take(at, double_until_refused(at, bytes, act)), act);

@@ -121,6 +121,9 @@ class Rehearse(rehearsal.Case):
             ("a+100", "b#1500"): ("1GiB,2GiB", "does_not_fit fits", (None, None), (None, None), 2),  # … by another call
             ("a+100", "b#1500", "c+20"): ("1GiB,2GiB", "fits fits", (120, None), (1, None), 2),      # does without
             ("a+100", "b#1500", "c#700"): ("1GiB", "fits", (800,), (1,), 2),
+            ("a+100", "b,1600"): ("500MiB,1GiB,2GiB", "fits fits fits", (500, 900, None), (2, 1, None), 3),  # asks for less by it
+            ("a:1600", "b+100"): ("200MiB,300MiB,400MiB,2GiB", "does_not_fit fits does_not_fit fits", (None, 300, None, None),
+                                  (None, 3, None, None), 4),                                         # a smaller one may fit
             ("a+100", "b~50"): ("1GiB,2GiB", "fits fits", (900, 1700), (1, 1), 3),                   # looks how much there is
             ("a+100", "b~50", "c+1500"): ("1GiB,2GiB", "does_not_fit fits", (None, 1700), (None, 1), 3),
             ("a+100", "b~50", "c?1500"): ("1GiB,2GiB", "does_not_fit fits", (None, 1700), (None, 1), 3),

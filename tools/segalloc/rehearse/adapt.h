@@ -8,8 +8,8 @@
 #include "reader/site_book.h"
 #include "rehearse/rehearse.h"
 
-/* True if a caller of the site, in Python, has a handler around its call that goes on after running out of memory. The
-   sources are read as they are now. */
+/* True if a caller of the site, in Python, has a handler around its call that goes on after running out of memory. A thread that
+   keeps the error, or ends by it, counts as one. */
 bool sg_rehearse_is_caught(const struct sg_site_book *book, uint32_t site);
 
 /* True if the program is to run on this card, which it does not fit by the run on a card without end. Memory that is
@@ -29,6 +29,13 @@ bool sg_rehearse_stopped_beyond(const struct sg_rehearse *rehearse);
    asks how much memory is free, or goes on without what failed. Or else it asks for less at a time than in `endless`,
    by other requests or once it was refused. */
 bool sg_rehearse_has_adapted(const struct sg_rehearse *endless, const struct sg_rehearse *trial);
+
+/* True if the program may make do with less on a smaller card than that of `trial`, which it does not fit. It asks how much memory
+   is free, or was refused in `trial` and made that good.
+
+   An example. It halves what it asks for, from 16 GiB, until it is served, and takes 1 GiB more. On 4 GiB it has 4 GiB and fails, on
+   3 GiB it has 2 GiB and does not. */
+bool sg_rehearse_may_take_less(const struct sg_rehearse *endless, const struct sg_rehearse *trial);
 
 /* True if `trial` came to its end, and that was no refusal which a search in `endless` does not explain. For a program
    that does not adapt that is what fits: a replay knows only nearly where the library's blocks lie. Where memory lags,

@@ -322,7 +322,8 @@ static int try_overflow(struct true_size *at)
     return status;
 }
 
-/* Cards that it does not fit as it ran. Where one proves too small, smaller ones are, unless a program is uneven. */
+/* Cards that it does not fit as it ran. Where one proves too small, smaller ones are, unless a program is uneven or takes less
+   there. */
 int sg_rehearse_true_sizes(struct sg_rehearse *rehearse, struct sg_launch *launch, sg_rehearse_once_fn *once,
     void (*judge)(struct sg_rehearse *rehearse))
 {
@@ -341,7 +342,7 @@ int sg_rehearse_true_sizes(struct sg_rehearse *rehearse, struct sg_launch *launc
         if (card->ran_out || !sg_rehearse_may_adapt(rehearse, card))
             continue;
         status = try_failing(&at, card);
-        if (!card->fits && !uneven)
+        if (!card->fits && !uneven && !sg_rehearse_may_take_less(rehearse, at.trial))
             break;
     }
     if (status == 0 && !beyond && !ran_out && !sg_ends_are_hidden(rehearse) && rehearse->processes)
