@@ -370,14 +370,19 @@ class Selftest(unittest.TestCase):
         self.assertEqual(path.read_text(), "free_sync:strict\n")
 
     def test_home_that_can_not_be_written(self):
-        """The reason is that of the write, and nobody is sent to --apply again."""
-        done = subprocess.run(["unshare", "-m", "sh", "-c", f"mount -t tmpfs -o ro none {self.home} && exec \"$@\"", "sh", SEGALLOC, "selftest",
+        """The reason is that of the write, and nobody is sent to --apply again: on a disk for reading, and on a full one."""
+        self.can_not_be_written(f"mount -t tmpfs -o ro none {self.home} && exec \"$@\"", "Read-only file system")
+        self.can_not_be_written(f"mount -t tmpfs -o size=4k none {self.home} && head -c 4096 /dev/zero >{self.home}/full && exec \"$@\"",
+                                "No space left on device")
+
+    def can_not_be_written(self, inside, reason):
+        done = subprocess.run(["unshare", "-m", "sh", "-c", inside, "sh", SEGALLOC, "selftest",
                                "--sim", "8GiB,aliases-apart", "--apply"], text=True, env=self.environment, timeout=300, check=False,
                               stdout=subprocess.PIPE, stderr=subprocess.PIPE)
         if not done.stdout:
             self.skipTest(f"no namespace for mounts can be had here: {done.stderr.strip()}")
         self.assertEqual(done.returncode, 1)
-        self.assertEqual(len(re.findall("can't be written to .*: Read-only file system", done.stderr)), 2, done.stderr)
+        self.assertEqual(len(re.findall(f"can't be written to .*: {reason}", done.stderr)), 2, done.stderr)
         self.assertNotIn("--apply", done.stdout)
         self.assertIn("Would change: alias:off, which could not be written", done.stdout)
 
