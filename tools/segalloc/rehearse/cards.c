@@ -205,6 +205,8 @@ static int add_process(struct sg_rehearse *rehearse, const char *path, struct sg
             status = play_life(&life, &findings, ret);
             if (status == 0 && rehearse->overflow)
                 status = note_far(rehearse, life.reader, &findings);
+            if (status == 0 && rehearse->budget && sg_budget_read(rehearse->budget, life.reader))
+                status = sg_tool_error(rehearse->verb, "the trace can't be read once more");
         }
         sg_played_close(&life);
     }
@@ -217,6 +219,8 @@ int sg_rehearse_traces(struct sg_rehearse *rehearse, const char *folder, struct 
     DIR *files = opendir(folder);
     int status = 0;
     rehearse->served_share = -1;
+    if (rehearse->budget)
+        sg_budget_clear(rehearse->budget);
     for (unsigned i = 0; i < rehearse->card_count; i++)
         rehearse->card[i].fits = true;
     for (struct dirent *entry; files && status == 0 && (entry = readdir(files));) {

@@ -133,6 +133,7 @@ json_t *sg_rehearse_json(const struct sg_rehearse *rehearse)
     sg_json_set(result, "shared", json_shared(rehearse));
     sg_json_set(result, "cards", rehearse_json_cards(rehearse));
     sg_json_set_ratio(result, "served_share", rehearse->served_share);
+    sg_json_set(result, "budget", rehearse->budget ? sg_budget_compare(rehearse) : json_null());
     sg_json_set(result, "assumptions", json_assumptions(rehearse));
     return result;
 }

@@ -11,6 +11,7 @@
 #include "json.h"
 #include "outside.h"
 #include "player.h"
+#include "rehearse/budget.h"
 #include "rehearse/rate.h"
 #include "signals.h"
 #include "site.h"
@@ -123,6 +124,7 @@ struct sg_rehearse {
     int devices;               /* of each card in the machine */
     char *overflow;            /* setting with which cards are tried that are too small; NULL: none are */
     struct sg_rehearse_rate rate;
+    struct sg_budget *budget;        /* NULL: nobody asks for one */
     struct sg_rehearse_overflow far; /* of the process whose work touched most of it; read where `overflow` is set */
     char **command;            /* what is rehearsed, with its arguments */
     struct sg_signals signals;

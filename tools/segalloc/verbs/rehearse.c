@@ -12,6 +12,7 @@
 
 #include "effective_conf.h"
 #include "launch/launch.h"
+#include "rehearse/budget.h"
 #include "rehearse/colocate.h"
 #include "rehearse/keep.h"
 #include "rehearse/lives.h"
@@ -33,9 +34,12 @@ enum { DEVICES_MOST = 16 };
 enum { ENDLESS_TIMES = 4 };
 #define ENDLESS_LEAST SG_TIB
 
+/* With a budget the cards count where the user has named some. */
 static int status_of(const struct sg_rehearse *rehearse)
 {
     bool all = true;
+    if (rehearse->budget && !rehearse->list)
+        return rehearse->outcome == SG_REHEARSE_STOPPED ? SG_EXIT_ERROR : SG_EXIT_OK;
     for (unsigned i = 0; i < rehearse->card_count; i++)
         all = all && sg_rehearse_verdict(rehearse, &rehearse->card[i]) != SG_REHEARSE_DOES_NOT_FIT;
     return rehearse->outcome == SG_REHEARSE_STOPPED ? SG_EXIT_ERROR : all ? SG_EXIT_OK : SG_EXIT_NOT_FIT;
@@ -69,6 +73,7 @@ static int read_steps(struct sg_rehearse *rehearse, const char *text)
 /* Options of which more than the rehearsal of one command is asked, as they were written; NULL: not given. */
 struct more_options {
     char *values, *with, *rate;
+    struct sg_budget budget;
 };
 
 static int rehearse_read_options(struct sg_cli *cli, struct sg_rehearse *rehearse, struct sg_launch *launch,
@@ -101,6 +106,12 @@ static int rehearse_read_options(struct sg_cli *cli, struct sg_rehearse *rehears
             break;
         case OPTION_rate:
             ret->rate = optarg;
+            break;
+        case OPTION_budget:
+            ret->budget.held_against = optarg;
+            break;
+        case OPTION_write_budget:
+            ret->budget.written_to = optarg;
             break;
         case OPTION_no_torch:
             launch->torch = false;
@@ -143,6 +154,19 @@ static int read_with(struct sg_rehearse *rehearse, const struct more_options *mo
         return sg_tool_usage(rehearse->verb,
             "--with counts what stays on the card, and --overflow what leaves it: not both");
     return 0;
+}
+
+/* A budget is of one program. */
+static int begin_budget(struct sg_rehearse *rehearse, struct more_options *more)
+{
+    if (!more->budget.held_against && !more->budget.written_to)
+        return 0;
+    if (more->values || more->with)
+        return sg_tool_usage(rehearse->verb, "a budget is of one command, and %s makes several of it",
+            more->values ? "--try" : "--with");
+    more->budget.replaces = rehearse->force;
+    rehearse->budget = &more->budget;
+    return sg_budget_begin(rehearse->verb, &more->budget);
 }
 
 static const char *temporary_folder(void)
@@ -342,6 +366,21 @@ static int rehearse_all(struct sg_rehearse *rehearse, struct sg_launch *launch)
     return status;
 }
 
+/* Holds the run against its budget, and writes one. Returns the exit status, which was `status` without. */
+static int rehearse_budget(const struct sg_rehearse *rehearse, int status)
+{
+    json_t *compared = sg_budget_compare(rehearse);
+    if (!rehearse->json && !json_is_null(compared))
+        sg_budget_print(compared);
+    if (status == SG_EXIT_OK && sg_budget_is_over(compared))
+        status = SG_EXIT_NOT_FIT;
+    if (status == SG_EXIT_OK && !json_is_null(compared) && !sg_budget_is_known(rehearse))
+        status = SG_EXIT_ERROR;
+    json_decref(compared);
+    int written = sg_budget_write(rehearse);
+    return written ? written : status;
+}
+
 static int rehearse_command(struct sg_rehearse *rehearse, struct sg_launch *launch)
 {
     int status = rehearse_all(rehearse, launch);
@@ -351,7 +390,8 @@ static int rehearse_command(struct sg_rehearse *rehearse, struct sg_launch *laun
         sg_json_print(sg_rehearse_json(rehearse));
     else
         sg_rehearse_print_text(rehearse);
-    return status_of(rehearse);
+    status = status_of(rehearse);
+    return rehearse->budget ? rehearse_budget(rehearse, status) : status;
 }
 
 static bool fits_all(const struct sg_rehearse *rehearse)
@@ -519,7 +559,7 @@ int sg_verb_rehearse(int argc, char **argv)
     struct sg_launch launch = {.verb = argv[0], .preload = true, .torch = true};
     struct sg_rehearse_try values = {.count = 0};
     struct sg_colocation colocation = {.known = false};
-    struct more_options more = {NULL, NULL, NULL};
+    struct more_options more = {.values = NULL};
     if (!sg_cli_begin(&cli, &cli_verb, argc, argv))
         return SG_EXIT_OK;
     int status = rehearse_read_options(&cli, &rehearse, &launch, &more);
@@ -531,10 +571,13 @@ int sg_verb_rehearse(int argc, char **argv)
         status = sg_tool_usage(rehearse.verb, "--rate is of --with and of --overflow");
     if (status == 0)
         status = sg_rehearse_read_rate(rehearse.verb, more.rate, &rehearse.rate);
+    if (status == 0)
+        status = begin_budget(&rehearse, &more);
     if (status == 0 && more.values)
         status = sg_rehearse_try_read(rehearse.verb, more.values, argv + optind, &values);
     if (status) {
         sg_rehearse_try_end(&values);
+        sg_budget_free(&more.budget);
         return status;
     }
     sg_rehearse_set_margins(&rehearse);
@@ -542,5 +585,6 @@ int sg_verb_rehearse(int argc, char **argv)
     rehearse.command = argv + optind;
     status = rehearse_with(&rehearse, &launch, more.values ? &values : NULL, &colocation);
     sg_rehearse_try_end(&values);
+    sg_budget_free(&more.budget);
     return status;
 }
