@@ -12,6 +12,7 @@
      NAME:MIB       asks for half as much each time until it is served
      NAME,MIB       as NAME:, by cuMemCreate, which is never freed
      NAME/MIB       allocates; refused, it takes the host's memory, and then as NAME+ does
+     NAME&MIB       as NAME/, but registers memory of its own for the device
      NAME@MIB       takes managed memory, which is never freed, as NAME+ does
      NAME>          gives it away by a legacy handle, and ends with status 1 if it can't
      NAME-          frees, if there is such a block
@@ -49,6 +50,7 @@ static struct {
     CUresult (*total)(size_t *, CUdevice);
     CUresult (*info)(size_t *, size_t *);
     CUresult (*host)(void **, size_t, unsigned);
+    CUresult (*register_host)(void *, size_t, unsigned);
     CUresult (*managed)(CUdeviceptr *, size_t, unsigned);
     CUresult (*handle)(CUipcMemHandle *, CUdeviceptr);
 } driver;
@@ -102,6 +104,7 @@ static void begin(void)
     driver.managed = (CUresult(*)(CUdeviceptr *, size_t, unsigned))function(library, "cuMemAllocManaged");
     driver.handle = (CUresult(*)(CUipcMemHandle *, CUdeviceptr))function(library, "cuIpcGetMemHandle");
     driver.host = (CUresult(*)(void **, size_t, unsigned))function(library, "cuMemHostAlloc");
+    driver.register_host = (CUresult(*)(void *, size_t, unsigned))function(library, "cuMemHostRegister_v2");
     check(driver.init(0), "cuInit");
 }
 
@@ -185,7 +188,12 @@ static void take_here_or_there(CUdeviceptr *at, size_t bytes, const char *act)
     if (driver.take(at, bytes) == CUDA_SUCCESS)
         return;
     *at = 0;
-    check(driver.host(&there, bytes, 0), act);
+    if (act[1] == '/') {
+        check(driver.host(&there, bytes, 0), act);
+        return;
+    }
+    there = aligned_alloc(4096, bytes);
+    check(there ? driver.register_host(there, bytes, 0) : CUDA_ERROR_OUT_OF_MEMORY, act);
 }
 
 static void on_memory(const char *act)
@@ -222,6 +230,7 @@ static void on_memory(const char *act)
         take_as_a_cache(at, bytes, act);
         return;
     case '/':
+    case '&':
         take_here_or_there(at, bytes, act);
         return;
     case ':':

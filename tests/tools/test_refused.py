@@ -26,6 +26,7 @@ WAYS = {
     "asks for less step by step": ("a+600 c?800 c?640 c?512 c+410", 0, 0, 3, 1010),
     "goes elsewhere": ("a+600 c?600 device=1 c+600", 0, 0, 1, 600),
     "goes to the host": ("a+600 c/600", 0, 0, 1, 600),
+    "goes to its own memory": ("a+600 c&600", 0, 0, 1, 600),
     "goes on with the host": ("a+600 c/600 d+20", 0, 0, 1, 620),
     "is refused for good": ("a+600 c?800 c?600 a-", 600, 1, 2, 1200),
     "is refused and ends": ("a+600 c+600", 600, 1, 1, 1200),

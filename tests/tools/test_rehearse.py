@@ -116,6 +116,7 @@ class Rehearse(rehearsal.Case):
             ("a%90",): ("1GiB,2GiB,4GiB", "fits fits fits", (None, None, None), (0, 0, None), 3),    # a share of all memory
             ("a+100", "b?1500", "c+20"): ("1GiB,2GiB", "fits fits", (120, None), (1, None), 2),      # does without
             ("a+100", "b/1500", "c+20"): ("1GiB,2GiB", "fits fits", (120, None), (1, None), 2),      # takes the host's in its place
+            ("a+100", "b&1500"): ("1GiB,2GiB", "fits fits", (100, None), (1, None), 2),              # … or its own
             ("a+100", "b/1500"): ("1GiB,2GiB", "fits fits", (100, None), (1, None), 2),              # … at its end, too
             ("a+100", "b?1500"): ("1GiB,2GiB", "does_not_fit fits", (None, None), (None, None), 2),  # comes to nothing
             ("a+100", "b#1500"): ("1GiB,2GiB", "does_not_fit fits", (None, None), (None, None), 2),  # … by another call

@@ -106,6 +106,15 @@ CUresult cuMemHostAlloc(void **ret, size_t bytes, unsigned flags)
     return result;
 }
 
+/* Memory of the program's own that a device is to reach, such as that of malloc(). */
+CUresult cuMemHostRegister_v2(void *memory, size_t bytes, unsigned flags)
+{
+    CUresult result = sg_real()->cuMemHostRegister_v2(memory, bytes, flags);
+    if (result == CUDA_SUCCESS)
+        sg_refusals_note_elsewhere(bytes);
+    return result;
+}
+
 /* Makes room on the device to which the driver is about to move managed memory. */
 static void before_fetching(CUmemLocation to, size_t bytes)
 {

@@ -56,7 +56,7 @@ static void by_dlsym(void *cuda)
     EXPECT(!dlsym(cuda, "cuMemAlloc_v7") && dlerror());
     EXPECT(!dlsym(cuda, "c") && !dlsym(cuda, "_") && !dlsym(cuda, "_Znone") && !dlsym(cuda, "cvMemAlloc_v2"));
     EXPECT(!is_ours(dlsym(cuda, "cuStreamGetId")) && dlsym(cuda, "cuStreamGetId"));
-    EXPECT(!is_ours(dlsym(cuda, "cuMemHostRegister_v2")));
+    EXPECT(!is_ours(dlsym(cuda, "cuMemHostUnregister")));
 }
 
 /* The newest row for a request, as the documentation of cuGetProcAddress has it. */
