@@ -144,3 +144,15 @@ bool sg_core_awaits(struct sg_core *core, int ordinal)
     sg_device_unlock(device);
     return awaits;
 }
+
+bool sg_core_awaits_another(struct sg_core *core, int ordinal)
+{
+    struct sg_device *device = sg_device_known(core, ordinal);
+    if (!device || core->disabled || !sg_fences_can_wait(device))
+        return false;
+    sg_device_lock(device);
+    uint32_t last = device->pending.awaits_all.last;
+    bool another = last && device->regions.extents.extent[last].seq > device->fences.aside;
+    sg_device_unlock(device);
+    return another;
+}

@@ -14,4 +14,7 @@ void sg_core_mem_info(struct sg_core *core, int device, size_t *free_bytes, size
    be complete. */
 bool sg_core_awaits(struct sg_core *core, int device);
 
+/* True if some was freed after a helper thread has begun to wait for all work, so that it needs another wait of that kind. */
+bool sg_core_awaits_another(struct sg_core *core, int device);
+
 #endif

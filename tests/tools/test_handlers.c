@@ -34,8 +34,7 @@ static void handlers_that_go_on(void **state)
     static const char *const sources[] = {
         "try:\n    f()\nexcept RuntimeError:\n    pass\n",
         "while True:\n    try:\n        x = f()\n    except ValueError:\n        raise\n    except:\n        pass\n",
-        "try:\n    if a:\n        for b in c:\n            f()\n\nexcept torch.cuda.OutOfMemoryError as error:\n    "
-        "pass\n",
+        "try:\n    if a:\n        for b in c:\n            f()\n\nexcept torch.cuda.OutOfMemoryError as e:\n    pass\n",
         "try: f()\nexcept torch.OutOfMemoryError: pass\n",
         "def g():\n    try: f(); g()\n    except Exception: pass\n",
         "try:\n    f()\nexcept (\n    ValueError,\n    RuntimeError,\n):\n    pass\n",

@@ -133,6 +133,7 @@ struct sg_fences {
     uint64_t completions; /* times that something became complete */
     uint32_t epoch_frees; /* and bytes, that take effect later, since events for them were last asked for */
     uint64_t epoch_bytes;
+    uint64_t aside; /* what was freed up to this number, the last wait of a helper thread for all work is for */
     /* Recorded and not passed yet, oldest first. A writer holds `asking` besides; only the end of a context does
        not. */
     struct sg_fence fence[SG_FENCES];

@@ -262,6 +262,7 @@ static CUresult wait_for_contexts(void *user)
     sg_device_lock(device);
     uint64_t seq = device->pending.awaits_all.last ? device->regions.extents.extent[device->pending.awaits_all.last].seq
                                                    : 0;
+    device->fences.aside = seq;
     sg_device_unlock(device);
     /* The time was read first, so frees that come during the waits are not counted as complete. */
     uint32_t count = sg_context_list_count(&core->contexts);

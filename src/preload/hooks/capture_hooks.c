@@ -16,7 +16,7 @@
    until then. */
 static unsigned capture_begins(void)
 {
-    sg_memory_fence(); /* once it has begun, no event of ours is recorded any more */
+    sg_memory_fence(/* capture */ true); /* once it has begun, no event of ours is recorded any more */
     sg_default_streams_settle();
     return sg_captures_begin() - !sg_following(); /* else joins are not seen: never equal again */
 }

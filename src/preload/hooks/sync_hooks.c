@@ -136,7 +136,7 @@ static bool clock_of_context(CUcontext context, int *ret_device, struct sg_vecto
 static void mark_first(void)
 {
     if (!sg_following())
-        sg_memory_fence();
+        sg_memory_fence(/* capture */ false);
 }
 
 /* The streams of a green context are followed as the primary one's: which of them it has is not known. */

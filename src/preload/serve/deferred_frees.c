@@ -3,7 +3,9 @@
 
 #include <stddef.h>
 
+#include "base/clock.h"
 #include "base/rest.h"
+#include "inspect/free_memory.h"
 #include "process/hooks.h"
 #include "process/process.h"
 #include "process/worker_thread.h"
@@ -14,27 +16,54 @@
 #include "track/graph_blocks.h"
 #include "track/stream_handle.h"
 
-/* A driver without events over contexts has a helper thread wait for them. One that was sent off gets to its wait before a
-   capture begins, since afterwards it may begin none. */
-static void let_helper_wait(void)
+/* Asks what is complete by now, and has a helper thread wait for what is not, on all devices. */
+static void deferred_poll(struct sg_core *core)
 {
-    enum { RESTS = 250, REST_NS = 20000 }; /* 5 ms and more */
-    for (int i = 0; i < RESTS && sg_worker_has_begun() && !sg_captures_waits_aside(); i++)
-        sg_rest(REST_NS);
+    for (int device = 0; device < SG_DEVICES_MAX; device++)
+        sg_core_poll(core, device);
 }
 
-/* For the moment before a capture begins or the program waits: afterwards no event can be recorded, or none is needed
-   any more. */
-void sg_memory_fence(void)
+/* True if the helper thread that was sent off is not at its wait yet. Before a capture: also if it waits for less than was freed
+   by now. */
+static bool helper_is_wanted(struct sg_core *core, bool capture)
+{
+    bool wanted = !sg_captures_waits_aside();
+    for (int device = 0; device < SG_DEVICES_MAX && capture && !wanted; device++)
+        wanted = sg_core_awaits_another(core, device);
+    return wanted;
+}
+
+/* A driver without events over contexts has a helper thread wait for them. It gets to its wait before a capture begins, since
+   afterwards it may begin none. Where it is at an earlier wait still, that ends first and the next begins. On a busy machine a
+   thread has no processor for a while, so this lasts up to 2 s there. Before a wait of the program's it is 5 ms and more.
+
+   For example, two blocks are freed one after the other, and a capture begins. The first free has sent the thread off, which
+   waits for that. The second needs another wait. */
+static void let_helper_wait(struct sg_core *core, bool capture)
+{
+    enum { REST_NS = 20000, CAPTURE_NS = 2000000000, OTHER_NS = 5000000, SENT_MOST = 4 /* times: a wait may fail */ };
+    uint64_t most_ns = capture ? CAPTURE_NS : OTHER_NS;
+    int sent = 0;
+    for (uint64_t waited_ns = 0; waited_ns < most_ns && sg_worker_has_begun() && helper_is_wanted(core, capture);) {
+        uint64_t began = sg_clock_coarse_ns();
+        sg_rest(REST_NS);
+        uint64_t took = sg_clock_coarse_ns() - began;
+        waited_ns += took > REST_NS ? took : REST_NS;
+        if (capture && !sg_worker_has_begun() && sent++ < SENT_MOST)
+            deferred_poll(core);
+    }
+}
+
+/* A moment later no event can be recorded, or none is needed any more. */
+void sg_memory_fence(bool capture)
 {
     struct sg_core *core = sg_captures_active() ? NULL : sg_enter();
     if (!core)
         return;
     sg_memory_settle(core);
-    for (int device = 0; device < SG_DEVICES_MAX; device++)
-        sg_core_poll(core, device);
+    deferred_poll(core);
+    let_helper_wait(core, capture);
     sg_leave();
-    let_helper_wait();
 }
 
 void sg_memory_run_deferred(struct sg_core *core)

@@ -19,9 +19,9 @@
 #include "core/core.h"
 #include "track/request.h"
 
-/* Settles, and has events recorded for what was freed so far, on all devices; not while a capture is active. Not between sg_enter()
-   and sg_leave(). */
-void sg_memory_fence(void);
+/* Settles, and has events recorded for what was freed so far, on all devices; not while a capture is active. For the moment before
+   the program waits, or before a `capture` begins. Not between sg_enter() and sg_leave(). */
+void sg_memory_fence(bool capture);
 
 /* Frees what was put off for a capture or a graph that is over by now: before the core is asked for memory. */
 void sg_memory_run_deferred(struct sg_core *core);

@@ -471,7 +471,7 @@ static bool echo_is_in_vain(bool refused)
    queue is done then. */
 static void echo_await(bool refused)
 {
-    enum { EAGER = 64 /* times */, SLICE_NS = 50000, MOST_NS = 300000000 };
+    enum { EAGER = 64 /* times */, SLICE_NS = 50000, MOST_NS = 2000000000 };
     unsigned number;
     if (echo_is_in_vain(refused) || !echo_send(&number))
         return;

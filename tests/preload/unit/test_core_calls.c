@@ -303,7 +303,7 @@ static void of_the_layer(void)
     switch (random_below(&world.random, 6)) {
     case 0:
         say("mark:");
-        sg_memory_fence();
+        sg_memory_fence(true);
         break;
     case 1:
         say("the core is told of contexts:");

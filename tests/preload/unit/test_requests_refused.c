@@ -1,6 +1,8 @@
 /* Where the core has no memory the next is asked in the right order, and the program's error is the driver's. */
 #include "requests_steps.h"
 
+#include "process/worker_thread.h"
+
 static CUresult allocate(const struct sg_request *request, size_t bytes)
 {
     CUdeviceptr address = 0;
@@ -338,14 +340,29 @@ static void marks_are_made_beside_no_capture(void **state)
 {
     (void)state;
     fake.live = true;
-    sg_memory_fence();
+    sg_memory_fence(true);
     fake.live = false;
     fake.no_core = true;
-    sg_memory_fence();
+    sg_memory_fence(true);
     assert_int_equal(CALLS(sg_core_poll), 0);
     fake.no_core = false;
-    sg_memory_fence();
+    sg_memory_fence(true);
     assert_int_equal(CALLS(sg_core_poll), SG_DEVICES_MAX);
+}
+
+/* The helper thread is at a wait for less than was freed: before a capture that wait is let end, and another one begins. Before a
+   wait of the program's it is enough that it is at one. */
+static void helper_waits_for_all_before_a_capture(void **state)
+{
+    for (int capture = 0; capture < 2; capture++) {
+        start_afresh(state);
+        ANSWER(sg_captures_waits_aside, true);
+        ANSWER(sg_core_awaits_another, true);
+        ANSWER_FIRST(3, sg_worker_has_begun, true);
+        sg_memory_fence(capture);
+        assert_int_equal(CALLS(sg_core_poll), capture ? 2 * SG_DEVICES_MAX : SG_DEVICES_MAX);
+        assert_int_equal(CALLS(sg_core_awaits_another), capture ? 2 : 0);
+    }
 }
 
 /* A call is PyTorch's where that does not cache. */
@@ -383,6 +400,7 @@ int main(void)
         TEST(wrong_allocations_are_the_driver_s),
         TEST(only_ordered_tensors_are_given_again),
         TEST(marks_are_made_beside_no_capture),
+        TEST(helper_waits_for_all_before_a_capture),
         TEST(calls_of_torch_are_its_own),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
