@@ -111,6 +111,14 @@ class Budget(unittest.TestCase):
             self.assertEqual(self.budget(), budget)
         self.assertEqual(self.held(0, program()), {"file": self.file, "known": True, "rows": PARTS + 3, "over": []})
 
+    def test_blocks_of_unknown_lines(self):
+        """They count by their size."""
+        self.write(program(), "--conf", "sites:False")
+        sizes = self.budget()["functions"]
+        self.assertTrue(sizes and all(name.startswith("blocks of ") for name in sizes), sizes)
+        over = self.held(3, program({3: 9000}), "--conf", "sites:False")["over"]
+        self.assertEqual([row["name"] for row in over if row["row"] == "function"], ["blocks of 8.00 MiB to 16.00 MiB"])
+
     def test_what_grows_is_named(self):
         self.write()
         for i in range(0, PARTS, 5 if "SANITIZER" in os.environ else 1):

@@ -65,8 +65,8 @@ uint64_t sg_graphs_freed_bytes(struct sg_core *core, int device);
 /* The driver says on a thread of its own that a graph is gone, some time after it is. Waits until that thread has told of
    all graphs that are gone by now. That is 2 s at most, since a destructor of the program's may hold it up. After that has
    happened nobody waits before the thread has gone on. Callers with `refused` have been refused memory and fail without it.
-   So they wait up to `wait_limit`, even where others have waited in vain: on a busy machine the thread may have no
-   processor for long. Nothing where no freed block is kept. The order in which a driver calls destructors is not documented:
+   So they wait up to `wait_limit`, if that is more, and even where others have waited in vain. On a busy machine the thread may
+   have no processor for long. Nothing where no freed block is kept. The order in which a driver calls destructors is not documented:
    one of another order leaves more to wait for than this has seen. No lock is held. */
 void sg_graphs_await_destroyed(bool refused);
 

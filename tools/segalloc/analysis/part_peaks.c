@@ -13,7 +13,9 @@
 #include "json.h"
 #include "trace/growing_array.h"
 
-/* Numbers of parts, by a number of the trace: a site, a phase or a class of sizes. 0: not asked yet. */
+enum { NO_LINE = UINT32_MAX }; /* of a site: its blocks count by their size */
+
+/* Numbers of functions, by a site or by a class of sizes. 0: not asked yet. */
 struct part_numbers {
     uint32_t *part;
     uint32_t count, room;
@@ -88,32 +90,42 @@ static uint32_t part_number(struct part_walk *walk, const char *name)
     return number;
 }
 
-/* The name of the function that an allocation counts in. The function that called it is a part of it, since a program may have one
-   function for all its allocations. */
-static void part_name(const struct sg_walk_event *event, char *ret, size_t bytes)
+/* The place of a number. NULL: no host memory. */
+static uint32_t *part_number_at(struct part_numbers *numbers, uint32_t index)
 {
-    char line[SG_SITE_TEXT], caller[SG_SITE_TEXT], size[SG_GROUP_TEXT];
-    part_drop_places(sg_site_book_line(&event->dictionary->book, event->site, line));
-    part_drop_places(sg_site_book_caller(&event->dictionary->book, event->site, caller));
-    if (!*line)
-        snprintf(ret, bytes, "blocks of %s", sg_group_size(sg_live_class(event->size), size));
-    else
-        snprintf(ret, bytes, "%s%s%s", line, *caller ? ", called by " : "", caller);
+    return sg_growing_array((void **)&numbers->part, &numbers->count, &numbers->room, index, sizeof *numbers->part)
+               ? NULL
+               : &numbers->part[index];
 }
 
-/* The function that an allocation counts in; 0: no host memory. */
+/* The function of a site. The one that called it is a part of its name, since a program may have one function for all its
+   allocations. NO_LINE: the site has none; 0: no host memory. */
+static uint32_t part_of_site(struct part_walk *walk, const struct sg_walk_event *event)
+{
+    char line[SG_SITE_TEXT], caller[SG_SITE_TEXT], name[2 * SG_SITE_TEXT + 16];
+    uint32_t *number = part_number_at(&walk->site[event->device], event->site);
+    if (!number || *number)
+        return number ? *number : 0;
+    part_drop_places(sg_site_book_line(&event->dictionary->book, event->site, line));
+    part_drop_places(sg_site_book_caller(&event->dictionary->book, event->site, caller));
+    snprintf(name, sizeof name, "%s%s%s", line, *caller ? ", called by " : "", caller);
+    *number = *line ? part_number(walk, name) : NO_LINE;
+    return *number;
+}
+
+/* The function that an allocation counts in, or its size where no line is known; 0: no host memory. */
 static uint32_t part_of(struct part_walk *walk, const struct sg_walk_event *event)
 {
-    char name[2 * SG_SITE_TEXT + SG_GROUP_TEXT];
-    struct part_numbers *numbers = event->site ? &walk->site[event->device] : &walk->size_class;
-    uint32_t index = event->site ? event->site : sg_live_class(event->size);
-    if (sg_growing_array((void **)&numbers->part, &numbers->count, &numbers->room, index, sizeof *numbers->part))
-        return 0;
-    if (!numbers->part[index]) {
-        part_name(event, name, sizeof name);
-        numbers->part[index] = part_number(walk, name);
+    char size[SG_GROUP_TEXT], name[SG_GROUP_TEXT + 16];
+    uint32_t of_site = event->site ? part_of_site(walk, event) : NO_LINE;
+    if (of_site != NO_LINE)
+        return of_site;
+    uint32_t *number = part_number_at(&walk->size_class, sg_live_class(event->size));
+    if (number && !*number) {
+        snprintf(name, sizeof name, "blocks of %s", sg_group_size(sg_live_class(event->size), size));
+        *number = part_number(walk, name);
     }
-    return numbers->part[index];
+    return number ? *number : 0;
 }
 
 /* Notes what was in use while a phase ran, as it ends. */
