@@ -2,7 +2,8 @@
    tag and device. One order at a time is carried out, and changes entries. A free does so between orders.
 
    For example, a chunk is 256 MiB. A block of 300 MiB at offset 100 MiB: [0, 256) MiB are registered, 156 MiB are copied.
-   The next chunk is registered while that copy runs, and the other 144 MiB follow. */
+   The next chunk is registered while that copy runs, and the other 144 MiB follow. To register is to have each page of the
+   host made and cleared, which takes about as long as its copy. */
 #include "serve/contents.h"
 
 #include <sys/mman.h>
@@ -83,12 +84,10 @@ void sg_contents_end(const struct sg_contents *contents, bool retain)
         kept_drop(kept);
 }
 
-/* Registers the next chunk, if the driver can; copies do without it too. Returns up to where copies may go now. */
+/* Registers the chunk from `from` on, unless it is or the driver can't; copies do without it too. Returns its end. */
 static uint64_t span_register(struct span *span, uint64_t from)
 {
     const struct sg_driver *driver = span->driver;
-    if (from < span->registered)
-        return span->registered;
     uint64_t bytes = span->bytes - from < CHUNK ? span->bytes - from : CHUNK;
     if (from == span->registered && driver->host_register && driver->host_unregister &&
         driver->host_register(span->host + from, bytes, 0) == CUDA_SUCCESS)
@@ -161,20 +160,30 @@ static bool kept_make(struct kept *kept, const struct sg_driver *driver, const s
     return true;
 }
 
+/* A chunk is complete, and is not the last one. Its copies begin, and the next chunk is registered beside them. Then they are waited
+   for, so that a line says what is true. */
+static CUresult contents_end_chunk(struct sg_contents *contents, struct span *span, uint64_t end,
+    struct sg_copies *copies)
+{
+    CUresult result = sg_copies_begin(copies);
+    (void)span_register(span, end);
+    CUresult ended = sg_copies_await(copies);
+    sg_contents_say(contents, copies->home ? "put back" : "saved", end, span->bytes);
+    return result == CUDA_SUCCESS ? ended : result;
+}
+
 /* Copies a block to its place in a span, or back. */
 static CUresult contents_copy(struct sg_contents *contents, struct span *span, CUdeviceptr address, uint64_t offset,
     uint64_t bytes, struct sg_copies *copies)
 {
     CUresult result = CUDA_SUCCESS;
     for (uint64_t done = 0; done < bytes && result == CUDA_SUCCESS;) {
-        uint64_t end = span_register(span, (offset + done) / CHUNK * CHUNK), left = bytes - done;
+        uint64_t chunk = (offset + done) / CHUNK * CHUNK, end = span_register(span, chunk), left = bytes - done;
         uint64_t part = end - offset - done < left ? end - offset - done : left;
         result = sg_copies_add(copies, span->host + offset + done, address + done, part, end <= span->registered);
         done += part;
-        if (result == CUDA_SUCCESS && offset % CHUNK + done >= CHUNK) { /* so that what is said is true */
-            result = sg_copies_await(copies);
-            sg_contents_say(contents, copies->home ? "put back" : "saved", offset + done, span->bytes);
-        }
+        if (result == CUDA_SUCCESS && offset + done == end && end < span->bytes)
+            result = contents_end_chunk(contents, span, end, copies);
     }
     return result;
 }

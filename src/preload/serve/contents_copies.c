@@ -7,6 +7,7 @@
 #include "base/size.h"
 #include "process/log.h"
 #include "process/process.h"
+#include "services/hazard_annotations.h"
 
 #define SECOND_NS UINT64_C(1000000000)
 
@@ -71,6 +72,23 @@ CUresult sg_copies_await(struct sg_copies *copies)
     return begun == CUDA_SUCCESS ? ended : begun;
 }
 
+/* A wait that fails says nothing of the copies. So another is made: of the stream, and then of all that the context has. Where that fails
+   too the context is lost, and nothing of it goes on.
+
+   For example, copies to pages of a resume are under way, and the wait for them fails with error 2. The second wait ends, the pages are
+   unmapped, and the answer is 2. */
+CUresult sg_copies_end(struct sg_copies *copies, CUresult result)
+{
+    if (result == CUDA_SUCCESS)
+        result = sg_copies_await(copies);
+    if (result == CUDA_SUCCESS)
+        return CUDA_SUCCESS;
+    copies->count = 0;
+    if (copies->driver->stream_synchronize(copies->stream) != CUDA_SUCCESS)
+        (void)copies->driver->ctx_synchronize();
+    return result;
+}
+
 /* True if the driver has all that copies need. */
 static bool contents_can_copy(const struct sg_driver *driver)
 {
@@ -89,8 +107,11 @@ CUresult sg_contents_on_stream(struct sg_contents *contents, const struct sg_mem
     if (result != CUDA_SUCCESS)
         return result;
     contents->said_ns = sg_clock_coarse_ns();
+    /* Blocks that a graph holds, or that another thread frees now, are given back already for whoever looks for hazards. */
+    sg_annotate_upkeep(true);
     result = each(contents, pieces, count, &copies);
-    CUresult ended = result == CUDA_SUCCESS ? sg_copies_await(&copies) : driver->stream_synchronize(copies.stream);
+    result = sg_copies_end(&copies, result);
+    sg_annotate_upkeep(false);
     (void)driver->stream_destroy(copies.stream);
-    return result == CUDA_SUCCESS ? ended : result;
+    return result;
 }

@@ -37,6 +37,10 @@ CUresult sg_copies_begin(struct sg_copies *copies);
 /* Waits for all copies that were added. */
 CUresult sg_copies_await(struct sg_copies *copies);
 
+/* Ends copies, of which `result` says how they went: waits for all that were added, or after an error for those that were begun. No copy is
+   under way when it returns, whatever it returns, so host memory and pages may go back. */
+CUresult sg_copies_end(struct sg_copies *copies, CUresult result);
+
 /* Counts one more table in which something is kept, or one less (-1). Threads that have the fast path are to look again, since
    it tells nobody of a free. */
 void sg_contents_count(int change);

@@ -385,7 +385,7 @@ static CUresult filed_move(struct sg_contents *contents, struct sg_copies *copie
             result = file_failed(home ? "read from" : "written to", path, error);
         sg_contents_say(contents, home ? "read from files" : "written to files", done += file->bytes, all);
     }
-    (void)sg_copies_await(copies); /* no copy into staging is under way after an error */
+    result = sg_copies_end(copies, result); /* no copy into staging is under way */
     staging_end(contents->driver, &staging);
     return result;
 }
