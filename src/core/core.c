@@ -167,10 +167,12 @@ CUresult sg_core_malloc(struct sg_core *core, int ordinal, size_t bytes, const s
     if (rounded == 0 || rounded >> SG_UNIT_SHIFT > INT32_MAX)
         return sg_device_ran_out(device, bytes, tag);
     sg_device_lock(device);
-    /* Asked under the lock, because sg_core_fix() may have changed it. Memory of a tag stays in regions where there are any. */
+    /* Asked under the lock, because sg_core_fix() may have changed it. Memory of a tag stays in regions where there are any.
+       A paused tag has none until it is resumed, in segments neither. */
     if (__builtin_expect(rounded >= device->regions.below, 0) && (device->mode == SG_MODE_SEGMENTS || !tag->memory_tag)) {
+        bool paused = sg_tag_is_paused_locked(device, tag->memory_tag);
         sg_device_unlock(device);
-        return malloc_fixed(device, bytes, tag, ret);
+        return paused ? CUDA_ERROR_NOT_PERMITTED : malloc_fixed(device, bytes, tag, ret);
     }
     /* Nearly all allocations end here: one take, and the block is accounted under the same lock. The record that the
        slow half begins is written in this section too, since another thread may change what is free as soon as the

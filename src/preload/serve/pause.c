@@ -50,7 +50,7 @@ static const char *pause_reason(const struct order *order, CUresult answer, char
         [SG_PAUSE_NO_HOST] = "the host has no memory for the books",
         [SG_PAUSE_CONTENTS] = order->pause ? "its contents could not be saved" : "its contents could not be put back",
         [SG_PAUSE_DRIVER] = "the driver has refused a call",
-        [SG_PAUSE_CANNOT] = "the device can't map memory by pages, or its work can't be waited for now",
+        [SG_PAUSE_CANNOT] = "the device can't map memory by pages, or its context or its work can't be had now",
     };
     if (order->result.why == SG_PAUSE_FULL)
         snprintf(ret, size, "%s are not to be had on the device; it stays paused, and can be resumed later",
@@ -105,37 +105,66 @@ static void pause_say_segments(const struct order *order, const char *name)
     sg_log_line(line);
 }
 
+/* Makes a context of a device current, which is kept from its end until the order is carried out. CUDA_ERROR_INVALID_CONTEXT: there is
+   none; then the device has no block either. Another thread may end one while it is looked for. */
+static CUresult pause_enter_context(int device, int *ret_use)
+{
+    CUcontext context = sg_contexts_any(device), tried = NULL;
+    *ret_use = -1;
+    while (context && context != tried) {
+        *ret_use = sg_context_pin_current(context);
+        if (*ret_use >= 0)
+            return CUDA_SUCCESS;
+        tried = context;
+        context = sg_contexts_any(device);
+    }
+    return context ? CUDA_ERROR_NOT_READY : CUDA_ERROR_INVALID_CONTEXT;
+}
+
 /* For example, "w" is paused with 8 GiB of contents, and resumed with retain: its host memory stays. The next pause by discard
    gives that up, since zeros are to come back, and a copy of older bytes must not.
 
-   Carries one order out, with a context of the device current. A device whose contexts have ended has no memory. */
-static CUresult pause_carry_out(struct order *order)
+   Carries one order out, with a context of the device current, if there is one. */
+static CUresult pause_with_context(struct order *order, const char *name, enum sg_tag_keep keep)
 {
     CUstreamCaptureMode mode;
-    enum sg_tag_keep keep = SG_TAG_SAVED;
-    const char *name = sg_core_tag_name(order->core, order->tag, &keep);
     struct sg_contents contents = {.driver = sg_process_driver(),
         .core = order->core,
         .device = order->device,
         .tag = order->tag,
         .name = name,
         .in_files = keep == SG_TAG_FILED};
-    /* Another thread may end the context, so it is kept from that until the order is carried out. */
-    int use = sg_context_pin_current(sg_contexts_any(order->device));
-    order->result = (struct sg_pause_result){.why = SG_PAUSE_FINE};
-    if (use < 0)
-        return CUDA_SUCCESS;
     bool relaxed = sg_capture_mode_relax(&mode);
-    uint64_t began = sg_clock_coarse_ns();
     CUresult answer = pause_ask(order, &contents, keep == SG_TAG_DISCARDED);
-    uint64_t took = sg_clock_coarse_ns() - began;
     /* Contents go once they are back, or where the tag was not paused after they were saved. A pause without contents needs
        nothing of those before. */
     if (order->pause ? contents.saved != order->result.changed : order->result.changed)
         sg_contents_end(&contents, retains && !order->discards);
     if (relaxed)
         sg_capture_mode_restore(&mode);
-    sg_context_unpin_current(use);
+    return answer;
+}
+
+/* Carries one order out. A device whose contexts have ended has no memory to pause. A tag that was paused there before is resumed without
+   one: no block is left, and the tag can be allocated again. */
+static CUresult pause_carry_out(struct order *order)
+{
+    int use;
+    enum sg_tag_keep keep = SG_TAG_SAVED;
+    const char *name = sg_core_tag_name(order->core, order->tag, &keep);
+    order->result = (struct sg_pause_result){.why = SG_PAUSE_CANNOT};
+    CUresult answer = pause_enter_context(order->device, &use);
+    bool gone = answer == CUDA_ERROR_INVALID_CONTEXT;
+    if (gone && order->pause) {
+        order->result.why = SG_PAUSE_FINE;
+        return CUDA_SUCCESS;
+    }
+    uint64_t began = sg_clock_coarse_ns();
+    if (answer == CUDA_SUCCESS || gone)
+        answer = pause_with_context(order, name, keep);
+    uint64_t took = sg_clock_coarse_ns() - began;
+    if (use >= 0)
+        sg_context_unpin_current(use);
     if (order->result.changed)
         atomic_fetch_and(&said_refused, ~(UINT32_C(1) << order->tag));
     pause_say(order, answer, name, took);

@@ -1,10 +1,12 @@
 /* Preloaded: pauses at the edges of what can be paused. Pages that others remember keep the whole order from beginning, and
    nothing is lost. A device that reaches another's memory is waited for, and reaches it again. Memory for other processes is refused with
-   the reason. The argument says which. */
+   the reason. Memory that a graph holds leaves with the rest. A device that is reset has none, and its tags can be resumed and used
+   again. The argument says which. */
 #include <stdbool.h>
 #include <stdlib.h>
 
 #include "cuda_proto.h"
+#include "extra.h"
 #include "runtime.h"
 #include "served.h"
 
@@ -79,19 +81,67 @@ static void peers(void)
 }
 
 /* A handle for another process is refused. From then on memory is the driver's own, which is never paused: a line says so. Memory
-   that was allocated before leaves and comes back. */
+   that was allocated before leaves and comes back, and a paused tag has no more of either kind. */
 static void shared(void)
 {
     CUipcMemHandle handle;
+    void *refused;
     unsigned char *before = filled("weights", 0, 6 * MIB, 4);
     EXPECT(cuIpcGetMemHandle(&handle, (CUdeviceptr)(uintptr_t)before) != CUDA_SUCCESS);
     EXPECT(pause_tag("weights") == 0 && resume_tag("weights") == 0 && all_are(before, 6 * MIB, 4));
     unsigned char *after = filled("weights", 0, 6 * MIB, 5);
     EXPECT(cuIpcGetMemHandle(&handle, (CUdeviceptr)(uintptr_t)after) == CUDA_SUCCESS);
     EXPECT(pause_tag("weights") == 0 && statistic(0, "paused_bytes") == 6 * MIB && all_are(after, 6 * MIB, 5));
+    EXPECT(push("weights", 0) == 0 && cudaMalloc(&refused, MIB) == 800 && pop() == 0);
     EXPECT(resume_tag("weights") == 0 && pause_tag(NULL) == 0 && resume_tag(NULL) == 0);
     EXPECT(all_are(before, 6 * MIB, 4) && all_are(after, 6 * MIB, 5));
     EXPECT(cudaFree(before) == cudaSuccess && cudaFree(after) == cudaSuccess);
+}
+
+/* The program has freed in its capture what it allocated there, so the graph holds it. Pauses copy it with the rest, which is nobody's
+   hazard, and launches find it at its place. */
+static void held(void)
+{
+    segalloc_sim_hazards_fn hazards;
+    cudaStream_t stream;
+    CUgraph graph;
+    CUgraphExec exec;
+    void *driver = dlopen("libcuda.so.1", RTLD_NOW), *symbol = driver ? dlsym(driver, "segalloc_sim_hazards") : NULL,
+         *inner = NULL;
+    EXPECT(symbol);
+    memcpy(&hazards, &symbol, sizeof hazards);
+    unsigned char *weights = filled("weights", 0, 6 * MIB, 4);
+    EXPECT(cudaStreamCreateWithFlags(&stream, cudaStreamNonBlocking) == cudaSuccess && push("weights", 0) == 0);
+    EXPECT(cuStreamBeginCapture_v2(stream, CU_STREAM_CAPTURE_MODE_RELAXED) == CUDA_SUCCESS);
+    EXPECT(cudaMalloc(&inner, 3 * MIB) == cudaSuccess && cudaMemsetAsync(inner, 9, 3 * MIB, stream) == cudaSuccess);
+    EXPECT(
+        cuMemcpyAsync((CUdeviceptr)(uintptr_t)weights, (CUdeviceptr)(uintptr_t)inner, 3 * MIB, stream) == CUDA_SUCCESS);
+    EXPECT(cudaFree(inner) == cudaSuccess && cuStreamEndCapture(stream, &graph) == CUDA_SUCCESS && pop() == 0);
+    EXPECT(cuGraphInstantiateWithFlags(&exec, graph, 0) == CUDA_SUCCESS && cuGraphDestroy(graph) == CUDA_SUCCESS);
+    for (int round = 0; round < 3; round++) {
+        EXPECT(pause_tag("weights") == 0 && statistic(0, "reserved_bytes") == 0 && resume_tag("weights") == 0);
+        EXPECT(all_are(weights + 3 * MIB, 3 * MIB, 4) && all_are(weights, 3 * MIB, round ? 9 : 4));
+        EXPECT(cuGraphLaunch(exec, stream) == CUDA_SUCCESS); /* which the next pause waits for */
+    }
+    EXPECT(cudaStreamSynchronize(stream) == cudaSuccess && cuGraphExecDestroy(exec) == CUDA_SUCCESS);
+    EXPECT(cudaFree(weights) == cudaSuccess && pause_tag(NULL) == 0 && resume_tag(NULL) == 0);
+    EXPECT(statistic(0, "paused_bytes") == 0 && hazards() == 0);
+}
+
+/* The blocks of a paused tag end with their context. It stays paused, without a context too, until it is resumed. */
+static void reset(void)
+{
+    void *refused;
+    (void)filled("weights", 0, 6 * MIB, 4);
+    EXPECT(pause_tag("weights") == 0 && cudaDeviceReset() == cudaSuccess && statistic(0, "paused_bytes") == 0);
+    EXPECT(resume_tag("weights") == 0 && pause_tag("weights") == 0); /* there is no context */
+    unsigned char *weights = filled("weights", 0, 6 * MIB, 5);
+    EXPECT(all_are(weights, 6 * MIB, 5) && pause_tag("weights") == 0 && cudaDeviceReset() == cudaSuccess);
+    EXPECT(push("weights", 0) == 0 && cudaMalloc(&refused, MIB) == 800 && pop() == 0);
+    EXPECT(resume_tag(NULL) == 0);
+    weights = filled("weights", 0, 6 * MIB, 6);
+    EXPECT(pause_tag("weights") == 0 && resume_tag("weights") == 0 && all_are(weights, 6 * MIB, 6));
+    EXPECT(cudaFree(weights) == cudaSuccess);
 }
 
 int main(int argc, char **argv)
@@ -108,6 +158,10 @@ int main(int argc, char **argv)
         pinned();
     else if (strcmp(what, "peers") == 0)
         peers();
+    else if (strcmp(what, "held") == 0)
+        held();
+    else if (strcmp(what, "reset") == 0)
+        reset();
     else
         shared();
     return failures != 0;
