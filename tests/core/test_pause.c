@@ -1,16 +1,16 @@
-/* Random programs of tags: blocks of several tags and of none, freed in every way, with pauses, resumes, trims, work that
-   ends later, a full card and driver calls that fail. After each step the core's books are right, live blocks have their
-   contents, and paused ones have no memory.
+/* Random programs of tags: blocks of several tags and of none, with pauses, resumes and trims. Work ends later, the card is full, and
+   driver calls fail. Half of them are *wide*: two devices that may have access to each other's memory, captures, pinned pages, limits,
+   and contexts that end. After each step the core's books are right, live blocks have their contents, and paused ones have no memory. Short programs are played over and over, and each of their driver's calls fails in turn,
+   by itself and with all that follow it.
 
-     test_pause                     200 programs, always the same ones
+     test_pause                     200 programs of each kind, always the same ones, and 2 of whose calls each fails
      test_pause --seed N --count M  others
+     test_pause --seed N --every M  M programs of whose calls each fails
 
    Contents are marks: what the program wrote to a unit of 512 bytes, kept by the handle that is mapped there. Memory that
    comes anew has other marks, so a block that lost or changed its memory without its contents is found. */
-#include <pthread.h>
 #include <setjmp.h>
 #include <stdarg.h>
-#include <stdatomic.h>
 #include <stddef.h>
 #include <stdint.h>
 #include <stdio.h>
@@ -24,10 +24,11 @@
 #include "inspect/core_state.h"
 #include "random.h"
 #include "rooms.h"
+#include "strict_books.h"
 #include "strict_kept.h"
 
 #define MIB(n) ((uint64_t)(n) << 20)
-enum { PAGE = 2 << 20, UNITS = PAGE >> 9, BLOCKS = 64, TAGS = 4, STREAMS = 3, HANDLES_MOST = 1 << 14 };
+enum { PAGE = 2 << 20, UNITS = PAGE >> 9, BLOCKS = 64, TAGS = 4, STREAMS = 3, DEVICES = 2, HANDLES_MOST = 1 << 14 };
 
 /* The memory behind each handle: a mark for each unit. NULL: nothing was written there. */
 static uint32_t *memory[HANDLES_MOST];
@@ -55,18 +56,33 @@ static uint32_t *mark_at(CUdeviceptr page, uint64_t page_bytes, CUdeviceptr addr
     return &memory[handle][(address - page) >> 9];
 }
 
+/* The driver's failures in a program: at random, or one call of all, or that and each after it. */
+struct failing {
+    uint64_t at; /* the number of a call; 0: at random. UINT64_MAX: none, calls are counted */
+    bool for_ever;
+};
+
 struct program {
     struct random random;
     struct sg_core *core;
-    struct sg_device *device;
+    bool wide;
+    struct failing failing;
     uint32_t tag[TAGS]; /* the first is none */
-    bool paused[TAGS];
-    sg_slot stream[STREAMS]; /* the first is none */
+    struct card {
+        int ordinal;
+        struct sg_device *device;
+        bool paused[TAGS];
+        bool pinned;             /* some page, which stays for good */
+        bool peer;               /* the other device has access to its memory */
+        sg_slot stream[STREAMS]; /* the first is none */
+    } card[DEVICES];
     struct block {
         CUdeviceptr address;
         uint64_t bytes;
+        struct card *card;
         uint32_t tag, mark; /* index of the tag */
         bool lost;          /* its contents were discarded */
+        bool pinned;
     } block[BLOCKS];
     struct saved {
         CUdeviceptr address;
@@ -77,6 +93,21 @@ struct program {
     bool backup_fails;
     uint64_t pauses, resumes, failed, refused;
 };
+
+static bool is_paused(const struct block *block)
+{
+    return block->card->paused[block->tag];
+}
+
+/* The device of the next step; its context is current then. */
+static struct card *any_card(struct program *program)
+{
+    struct card *card = &program->card[program->wide ? random_below(&program->random, DEVICES) : 0];
+    strict_use(card->ordinal);
+    if (program->wide) /* a limit or another device makes it known, too */
+        card->device = sg_device_known(program->core, card->ordinal);
+    return card;
+}
 
 static uint32_t *unit(struct program *program, CUdeviceptr address)
 {
@@ -146,18 +177,35 @@ static CUresult restore(void *user, const struct sg_memory_piece *pieces, size_t
     return CUDA_SUCCESS;
 }
 
-/* Drops what was saved of a tag: of addresses in its regions. */
-static void drop_saved(struct program *program, uint32_t tag)
+/* Drops what was saved of a tag on a device: of addresses in its regions. */
+static void drop_saved(struct program *program, const struct card *card, uint32_t tag)
 {
     uint32_t kept = 0;
     for (uint32_t i = 0; i < program->saved_count; i++) {
         const struct sg_range *range = sg_core_range_at(program->core, program->saved[i].address);
-        if (sg_purpose_tag(program->device->regions.purpose[range->region->index]) == tag)
+        if (range->device == card->device && sg_purpose_tag(card->device->regions.purpose[range->region->index]) == tag)
             free(program->saved[i].marks);
         else
             program->saved[kept++] = program->saved[i];
     }
     program->saved_count = kept;
+}
+
+static void look_at_block(struct program *program, struct block *block)
+{
+    const struct card *card = block->card;
+    uint64_t backing;
+    if (!is_paused(block)) {
+        assert_true(strict_backing(block->address, block->bytes, card->ordinal, &backing));
+        if (card->peer && !strict_backing(block->address, block->bytes, !card->ordinal, &backing))
+            fail_msg("the other device has no access to a block");
+        if (!block->lost)
+            each_unit(program, block->address, block->bytes, expect_mark, &block->mark);
+    }
+    struct sg_block_info info;
+    assert_int_equal(sg_core_block(program->core, block->address, &info), CUDA_SUCCESS);
+    assert_int_equal(info.base, block->address);
+    assert_int_equal(info.bytes, block->bytes);
 }
 
 static void look(struct program *program)
@@ -166,26 +214,15 @@ static void look(struct program *program)
     if (broken)
         fail_msg("%s", broken);
     strict_expect_kept();
-    if (!program->device)
-        return;
-    uint64_t reserved = program->device->accounts.usage.reserved.now;
-    if (program->device->mode == SG_MODE_EXPANDABLE)
-        assert_true(strict_used(0) >= reserved && strict_used(0) <= reserved + strict_stuck(0));
-    for (int i = 0; i < BLOCKS; i++) {
-        struct block *block = &program->block[i];
-        uint64_t backing;
-        if (!block->address)
-            continue;
-        if (!program->paused[block->tag]) {
-            assert_true(strict_backing(block->address, block->bytes, 0, &backing));
-            if (!block->lost)
-                each_unit(program, block->address, block->bytes, expect_mark, &block->mark);
-        }
-        struct sg_block_info info;
-        assert_int_equal(sg_core_block(program->core, block->address, &info), CUDA_SUCCESS);
-        assert_int_equal(info.base, block->address);
-        assert_int_equal(info.bytes, block->bytes);
+    for (int i = 0; i < DEVICES; i++) {
+        const struct sg_device *device = program->card[i].device;
+        uint64_t reserved = device ? device->accounts.usage.reserved.now : 0;
+        if (device && device->mode == SG_MODE_EXPANDABLE)
+            assert_true(strict_used(i) >= reserved && strict_used(i) <= reserved + strict_stuck(i));
     }
+    for (int i = 0; i < BLOCKS; i++)
+        if (program->block[i].address)
+            look_at_block(program, &program->block[i]);
 }
 
 static void allocate(struct program *program, struct block *block)
@@ -193,29 +230,32 @@ static void allocate(struct program *program, struct block *block)
     uint32_t tag = (uint32_t)random_below(&program->random, TAGS);
     static const uint64_t most[] = {4096, 65536, 1 << 20, 6 << 20, 40 << 20};
     uint64_t bytes = 1 + random_below(&program->random, most[random_below(&program->random, 5)]);
-    const struct sg_tag request = {.memory_tag = program->tag[tag],
-        .slot = program->stream[random_below(&program->random, STREAMS)]};
+    uint64_t stream = random_below(&program->random, STREAMS);
+    struct card *card = any_card(program);
+    const struct sg_tag request = {.memory_tag = program->tag[tag], .slot = card->stream[stream]};
     CUdeviceptr address = 0;
-    CUresult result = sg_core_malloc(program->core, 0, bytes, &request, &address);
-    program->device = sg_device_known(program->core, 0);
-    if (program->paused[tag]) {
-        assert_true(result == CUDA_ERROR_NOT_PERMITTED || bytes > sg_device_capacity(program->device));
+    CUresult result = sg_core_malloc(program->core, card->ordinal, bytes, &request, &address);
+    card->device = sg_device_known(program->core, card->ordinal);
+    if (card->paused[tag]) {
+        assert_true(result == CUDA_ERROR_NOT_PERMITTED || bytes > sg_device_capacity(card->device));
         program->refused++;
     }
     if (result != CUDA_SUCCESS)
         return;
     if (!sg_core_range_at(program->core, address)) { /* of fixed segments, after many errors: that is not paused */
-        assert_int_equal(program->device->mode, SG_MODE_SEGMENTS);
-        while (sg_core_free(program->core, address, &(struct sg_tag){.sync = SG_FREE_SYNC_COMPLETE}) != CUDA_SUCCESS) {
-        }
+        assert_int_equal(card->device->mode, SG_MODE_SEGMENTS);
+        for (int tries = 0; tries < 100; tries++)
+            if (sg_core_free(program->core, address, &(struct sg_tag){.sync = SG_FREE_SYNC_COMPLETE}) == CUDA_SUCCESS)
+                return;
+        assert_true(program->failing.for_ever);
         return;
     }
-    *block = (struct block){address, bytes, tag, ++next_mark, false};
+    *block = (struct block){.address = address, .bytes = bytes, .card = card, .tag = tag, .mark = ++next_mark};
     const struct sg_range *range = sg_core_range_at(program->core, address);
-    assert_int_equal(sg_purpose_tag(program->device->regions.purpose[range->region->index]), program->tag[tag]);
+    assert_int_equal(sg_purpose_tag(card->device->regions.purpose[range->region->index]), program->tag[tag]);
     each_unit(program, address, bytes, set_mark, &block->mark);
     if (request.slot)
-        sg_core_slot_submitted(program->core, 0, request.slot);
+        sg_core_slot_submitted(program->core, card->ordinal, request.slot);
 }
 
 static void release(struct program *program, struct block *block)
@@ -223,72 +263,138 @@ static void release(struct program *program, struct block *block)
     static const enum sg_free_sync sync[] = {SG_FREE_SYNC_COMPLETE, SG_FREE_SYNC_EVENT, SG_FREE_SYNC_STREAM,
         SG_FREE_SYNC_STRICT};
     const struct sg_tag tag = {.sync = sync[random_below(&program->random, 4)], .user_rule = SG_USERS_POSSIBLE};
-    sg_slot other = program->stream[random_below(&program->random, STREAMS)];
-    if (!program->paused[block->tag] && other && random_below(&program->random, 4) == 0)
+    sg_slot other = block->card->stream[random_below(&program->random, STREAMS)];
+    strict_use(block->card->ordinal);
+    if (!is_paused(block) && other && random_below(&program->random, 4) == 0)
         (void)sg_core_record_stream(program->core, block->address, other);
     if (sg_core_free(program->core, block->address, &tag) == CUDA_SUCCESS)
         block->address = 0;
+}
+
+/* True if a tag has a live block whose pages others remember. */
+static bool has_pinned(const struct program *program, const struct card *card, uint32_t tag)
+{
+    bool has = false;
+    for (int i = 0; i < BLOCKS; i++) {
+        const struct block *block = &program->block[i];
+        has = has || (block->address && block->pinned && block->card == card && block->tag == tag);
+    }
+    return has;
+}
+
+static bool discards(const struct program *program, uint32_t tag)
+{
+    enum sg_tag_keep keep = SG_TAG_SAVED;
+    (void)sg_core_tag_name(program->core, program->tag[tag], &keep);
+    return keep == SG_TAG_DISCARDED;
 }
 
 static void pause(struct program *program)
 {
     uint32_t tag = 1 + (uint32_t)random_below(&program->random, TAGS - 1);
     struct sg_pause_result result;
-    enum sg_tag_keep keep = SG_TAG_SAVED;
-    bool was = program->paused[tag];
     const struct sg_backup backup = {save, restore, program};
-    (void)sg_core_tag_name(program->core, program->tag[tag], &keep);
-    bool discard = keep == SG_TAG_DISCARDED;
+    bool discard = discards(program, tag);
     program->backup_fails = random_below(&program->random, 16) == 0;
-    CUresult answer = sg_core_pause(program->core, 0, program->tag[tag], random_below(&program->random, 4) == 0,
-        discard ? NULL : &backup, &result);
+    bool everything = random_below(&program->random, 4) == 0;
+    struct card *card = any_card(program);
+    bool was = card->paused[tag], pinned = has_pinned(program, card, tag);
+    CUresult answer =
+        sg_core_pause(program->core, card->ordinal, program->tag[tag], everything, discard ? NULL : &backup, &result);
     program->backup_fails = false;
-    if (!program->device)
+    if (!card->device)
         return;
     assert_true(answer == CUDA_SUCCESS || result.why != SG_PAUSE_FINE);
     assert_true(!was || (answer == CUDA_SUCCESS && !result.changed));
-    program->paused[tag] = was || result.changed;
-    assert_int_equal(program->device->tags.paused >> program->tag[tag] & 1, program->paused[tag]);
+    assert_true(was || !pinned || (answer != CUDA_SUCCESS && !result.changed));
+    card->paused[tag] = was || result.changed;
+    assert_int_equal(card->device->tags.paused >> program->tag[tag] & 1, card->paused[tag]);
     if (answer == CUDA_SUCCESS && !was)
-        assert_int_equal(program->device->tags.of[program->tag[tag]].reserved.now, 0);
-    if (!program->paused[tag])
-        drop_saved(program, program->tag[tag]);
-    if (program->paused[tag] && discard)
+        assert_int_equal(card->device->tags.of[program->tag[tag]].reserved.now, 0);
+    if (!card->paused[tag])
+        drop_saved(program, card, program->tag[tag]);
+    if (card->paused[tag] && discard)
         for (int i = 0; i < BLOCKS; i++)
-            program->block[i].lost |= program->block[i].tag == tag;
+            program->block[i].lost |= program->block[i].tag == tag && program->block[i].card == card;
     program->pauses += answer == CUDA_SUCCESS && !was;
     program->failed += answer != CUDA_SUCCESS;
 }
 
-static void resume(struct program *program, uint32_t tag, bool must)
+static void resume(struct program *program, struct card *card, uint32_t tag, bool must)
 {
     struct sg_pause_result result;
-    enum sg_tag_keep keep = SG_TAG_SAVED;
-    bool was = program->paused[tag];
+    bool was = card->paused[tag];
     const struct sg_backup backup = {save, restore, program};
-    (void)sg_core_tag_name(program->core, program->tag[tag], &keep);
-    bool discard = keep == SG_TAG_DISCARDED;
+    bool discard = discards(program, tag);
     program->backup_fails = !must && random_below(&program->random, 16) == 0;
-    CUresult answer = sg_core_resume(program->core, 0, program->tag[tag], discard ? NULL : &backup, &result);
+    CUresult answer = sg_core_resume(program->core, card->ordinal, program->tag[tag], discard ? NULL : &backup, &result);
     program->backup_fails = false;
-    if (!program->device)
+    if (!card->device)
         return;
-    assert_true(!must || answer == CUDA_SUCCESS);
+    if (must && answer != CUDA_SUCCESS)
+        fail_msg("tag %u of device %d does not come back: error %d, reason %d", tag, card->ordinal, (int)answer,
+            (int)result.why);
     assert_int_equal(result.changed, was && answer == CUDA_SUCCESS);
-    program->paused[tag] = was && !result.changed;
-    assert_int_equal(program->device->tags.paused >> program->tag[tag] & 1, program->paused[tag]);
+    card->paused[tag] = was && !result.changed;
+    assert_int_equal(card->device->tags.paused >> program->tag[tag] & 1, card->paused[tag]);
     if (result.changed)
-        drop_saved(program, program->tag[tag]);
+        drop_saved(program, card, program->tag[tag]);
     program->resumes += result.changed;
     program->failed += answer != CUDA_SUCCESS;
 }
 
-static void step(struct program *program)
+/* Pages of a block are remembered by others, who may do so while it is there. */
+static void pin(struct program *program, struct block *block)
 {
-    struct block *block = &program->block[random_below(&program->random, BLOCKS)];
-    bool faulty = random_below(&program->random, 8) == 0;
-    if (faulty)
-        strict_fail_at(1 + random_below(&program->random, 24), random_below(&program->random, 2), CUDA_SUCCESS);
+    if (!block->address || is_paused(block))
+        return;
+    sg_core_pin(program->core, block->address, block->bytes);
+    block->pinned = block->card->pinned = true;
+}
+
+/* The other device gets access, or loses it. A call that fails has given it in part. */
+static void change_peer(struct program *program, struct card *card)
+{
+    bool enable = random_below(&program->random, 4) > 0;
+    CUresult result = sg_core_peer_access(program->core, card->ordinal, !card->ordinal, enable);
+    card->peer = enable && result == CUDA_SUCCESS;
+}
+
+/* All contexts of a device end: no block of it is left, in paused tags either. */
+static void end_contexts(struct program *program, struct card *card)
+{
+    sg_core_context_gone(program->core, card->ordinal, NULL);
+    for (int i = 0; i < BLOCKS; i++)
+        if (program->block[i].address && program->block[i].card == card)
+            program->block[i].address = 0;
+}
+
+static void wide_step(struct program *program, struct block *block)
+{
+    struct card *card = any_card(program);
+    switch (random_below(&program->random, 12)) {
+    case 0:
+        pin(program, block);
+        break;
+    case 1:
+        end_contexts(program, card);
+        break;
+    case 2:
+    case 3:
+        sg_core_set_limit(program->core, card->ordinal, MIB(random_between(&program->random, 8, 120)));
+        break;
+    case 4:
+        sg_core_poll(program->core, card->ordinal);
+        break;
+    default:
+        change_peer(program, card);
+    }
+}
+
+static void ordinary_step(struct program *program, struct block *block)
+{
+    struct card *card;
+    uint32_t tag;
     switch (random_below(&program->random, 16)) {
     case 0:
     case 1:
@@ -296,17 +402,21 @@ static void step(struct program *program)
         break;
     case 2:
     case 3:
-        resume(program, 1 + (uint32_t)random_below(&program->random, TAGS - 1), false);
+        tag = 1 + (uint32_t)random_below(&program->random, TAGS - 1);
+        resume(program, any_card(program), tag, false);
         break;
     case 4:
-        sg_core_trim(program->core, 0, random_below(&program->random, MIB(8)));
+        card = any_card(program);
+        sg_core_trim(program->core, card->ordinal, random_below(&program->random, MIB(8)));
         break;
     case 5:
         strict_complete(random_below(&program->random, 4));
         break;
     case 6:
-        if (program->device && program->stream[1])
-            sg_core_slot_submitted(program->core, 0, program->stream[1 + random_below(&program->random, STREAMS - 1)]);
+        card = any_card(program);
+        if (card->device && card->stream[1])
+            sg_core_slot_submitted(program->core, card->ordinal,
+                card->stream[1 + random_below(&program->random, STREAMS - 1)]);
         break;
     default:
         if (block->address)
@@ -314,170 +424,151 @@ static void step(struct program *program)
         else
             allocate(program, block);
     }
+}
+
+static void step(struct program *program)
+{
+    struct block *block = &program->block[random_below(&program->random, BLOCKS)];
+    bool faulty = random_below(&program->random, 8) == 0;
+    inspect_capturing = program->wide && random_below(&program->random, 16) == 0;
+    if (faulty) {
+        uint64_t at = 1 + random_below(&program->random, 24);
+        bool for_ever = random_below(&program->random, 2);
+        faulty = !program->failing.at;
+        if (faulty)
+            strict_fail_at(at, for_ever, CUDA_SUCCESS);
+    }
+    if (program->wide && random_below(&program->random, 12) == 0)
+        wide_step(program, block);
+    else
+        ordinary_step(program, block);
+    inspect_capturing = false;
     if (faulty)
         strict_fail_at(0, false, CUDA_SUCCESS);
 }
 
-static void run(struct program *program, uint64_t seed)
+static void make_card(struct program *program, int ordinal)
 {
-    *program = (struct program){.random = {seed}};
+    struct card *card = &program->card[ordinal];
+    card->ordinal = ordinal;
+    for (uintptr_t i = 1; i < STREAMS && random_below(&program->random, 3); i++) {
+        const struct sg_stream_id id = {.key = i + 16 * (uintptr_t)ordinal, .handle = (CUstream)i};
+        card->stream[i] = sg_core_slot(program->core, ordinal, &id);
+    }
+    card->device = sg_device_known(program->core, ordinal);
+}
+
+/* Frees the blocks that are not paused. */
+static void release_awake(struct program *program)
+{
+    for (int i = 0; i < BLOCKS; i++)
+        while (program->block[i].address && !is_paused(&program->block[i]))
+            release(program, &program->block[i]);
+}
+
+/* All comes back once there is room for it. */
+static void end(struct program *program)
+{
+    strict_fail_at(0, false, CUDA_SUCCESS);
+    for (int i = 0; i < DEVICES && program->wide; i++)
+        sg_core_set_limit(program->core, i, UINT64_MAX);
+    release_awake(program);
+    strict_complete(UINT64_MAX / 2);
+    for (int i = 0; i < DEVICES; i++) {
+        struct card *card = &program->card[i];
+        for (uint32_t tag = 1; card->device && tag < TAGS; tag++) {
+            release_awake(program); /* what came back before it makes room */
+            strict_use(i);
+            sg_core_trim(program->core, i, 0);
+            if (card->device->mode == SG_MODE_EXPANDABLE)
+                resume(program, card, tag, strict_stuck(i) == 0 && !card->pinned);
+            look(program);
+        }
+    }
+}
+
+/* Plays a program. Returns how many calls it made of the driver. */
+static uint64_t run(struct program *program, uint64_t seed, bool wide, struct failing failing)
+{
+    *program = (struct program){.random = {seed}, .wide = wide, .failing = failing};
     next_mark = 0;
     program->core = inspect_start(random_below(&program->random, 2) ? "" : "reserve_slack:1.0",
         MIB(random_between(&program->random, 24, 96)));
     program->tag[1] = sg_core_tag(program->core, "weights", SG_TAG_SAVED);
     program->tag[2] = sg_core_tag(program->core, "kv", SG_TAG_DISCARDED);
     program->tag[3] = sg_core_tag(program->core, "kv", SG_TAG_SAVED);
-    for (uintptr_t i = 1; i < STREAMS && random_below(&program->random, 3); i++) {
-        const struct sg_stream_id id = {.key = i, .handle = (CUstream)i};
-        program->stream[i] = sg_core_slot(program->core, 0, &id);
-    }
-    program->device = sg_device_known(program->core, 0);
-    for (uint64_t steps = random_between(&program->random, 20, 160); steps > 0; steps--) {
+    strict_fail_at(failing.at == UINT64_MAX ? 0 : failing.at, failing.for_ever, CUDA_SUCCESS);
+    for (int i = 0; i < (wide ? DEVICES : 1); i++)
+        make_card(program, i);
+    for (uint64_t steps = random_between(&program->random, 20, failing.at ? 40 : 160); steps > 0; steps--) {
         step(program);
         look(program);
     }
-    /* All comes back once there is room for it. */
-    for (int i = 0; i < BLOCKS; i++)
-        if (program->block[i].address && !program->paused[program->block[i].tag])
-            while (program->block[i].address)
-                release(program, &program->block[i]);
-    strict_complete(UINT64_MAX / 2);
-    for (uint32_t tag = 1; program->device && tag < TAGS; tag++) {
-        for (int i = 0; i < BLOCKS; i++) /* what came back before it makes room */
-            while (program->block[i].address && !program->paused[program->block[i].tag])
-                release(program, &program->block[i]);
-        sg_core_trim(program->core, 0, 0);
-        if (program->device->mode == SG_MODE_EXPANDABLE)
-            resume(program, tag, strict_stuck(0) == 0);
-        look(program);
-    }
+    uint64_t calls = strict.calls;
+    end(program);
     for (uint32_t i = 0; i < program->saved_count; i++)
         free(program->saved[i].marks);
     sg_core_destroy(program->core);
     strict_expect_kept();
     forget_memory();
+    return calls;
 }
 
-static uint64_t first_seed = 1, count = 200;
+static uint64_t first_seed = 1, count = 200, every = 2;
+static struct program program;
+
+struct sums {
+    uint64_t programs, pauses, resumes, failed, refused;
+};
+
+static uint64_t run_and_count(uint64_t seed, bool wide, struct failing failing, struct sums *sums)
+{
+    if (getenv("TEST_PAUSE_PRINT"))
+        fprintf(stderr, "seed %llu%s, call %llu%s\n", (unsigned long long)seed, wide ? ", wide" : "",
+            (unsigned long long)failing.at, failing.for_ever ? " and all that follow" : "");
+    uint64_t calls = run(&program, seed, wide, failing);
+    sums->programs++;
+    sums->pauses += program.pauses;
+    sums->resumes += program.resumes;
+    sums->failed += program.failed;
+    sums->refused += program.refused;
+    return calls;
+}
+
+static void say(const struct sums *sums)
+{
+    printf("%llu programs: %llu pauses, %llu resumes, %llu failed, %llu allocations refused\n",
+        (unsigned long long)sums->programs, (unsigned long long)sums->pauses, (unsigned long long)sums->resumes,
+        (unsigned long long)sums->failed, (unsigned long long)sums->refused);
+}
 
 static void paused_memory_comes_back_as_it_was(void **state)
 {
-    static struct program program;
-    uint64_t pauses = 0, resumes = 0, failed = 0, refused = 0;
     (void)state;
-    for (uint64_t seed = first_seed; seed < first_seed + count; seed++) {
-        if (getenv("TEST_PAUSE_PRINT"))
-            fprintf(stderr, "seed %llu\n", (unsigned long long)seed);
-        run(&program, seed);
-        pauses += program.pauses;
-        resumes += program.resumes;
-        failed += program.failed;
-        refused += program.refused;
+    for (int wide = 0; wide <= 1; wide++) {
+        struct sums sums = {0};
+        for (uint64_t seed = first_seed; seed < first_seed + count; seed++)
+            (void)run_and_count(seed, wide, (struct failing){0}, &sums);
+        say(&sums);
+        assert_true(
+            count < 100 || (sums.pauses > count && sums.resumes > count / 4 && sums.failed > 0 && sums.refused > 0));
     }
     /* A pause that was left half done and is asked for again; and one that the core's end finds. */
-    run(&program, 142955);
-    run(&program, 126905);
-    printf("%llu programs: %llu pauses, %llu resumes, %llu failed, %llu allocations refused\n",
-        (unsigned long long)count, (unsigned long long)pauses, (unsigned long long)resumes, (unsigned long long)failed,
-        (unsigned long long)refused);
-    assert_true(count < 100 || (pauses > count && resumes > count / 4 && failed > 0 && refused > 0));
+    run(&program, 142955, false, (struct failing){0});
+    run(&program, 126905, false, (struct failing){0});
 }
 
-/* Threads that allocate and free under tags and without, while others pause, resume and trim. Each has blocks of its own, so
-   nothing is looked at before all have ended. The workers go on until something was paused, however late the others begin. */
-enum { WORKERS = 3, ROUNDS = 1500, HELD = 12 };
-
-static atomic_bool any_paused;
-
-struct worker {
-    pthread_t thread;
-    struct sg_core *core;
-    uint32_t *tag;
-    uint64_t seed, served, refused, orders;
-};
-
-static void *work(void *user)
+static void each_call_of_the_driver_may_fail(void **state)
 {
-    struct worker *worker = user;
-    struct random random = {worker->seed};
-    CUdeviceptr held[HELD] = {0};
-    strict_use(0);
-    for (int i = 0; i < ROUNDS || !atomic_load(&any_paused); i++) {
-        CUdeviceptr *one = &held[random_below(&random, HELD)];
-        struct sg_tag tag = {.sync = random_below(&random, 2) ? SG_FREE_SYNC_COMPLETE : SG_FREE_SYNC_EVENT,
-            .memory_tag = worker->tag[random_below(&random, TAGS)]};
-        if (*one) {
-            assert_int_equal(sg_core_free(worker->core, *one, &tag), CUDA_SUCCESS);
-            *one = 0;
-        } else {
-            CUresult result = sg_core_malloc(worker->core, 0, 1 + random_below(&random, MIB(3)), &tag, one);
-            worker->served += result == CUDA_SUCCESS;
-            worker->refused += result == CUDA_ERROR_NOT_PERMITTED;
-        }
-    }
-    for (int i = 0; i < HELD; i++)
-        if (held[i])
-            assert_int_equal(sg_core_free(worker->core, held[i], &(struct sg_tag){.sync = SG_FREE_SYNC_COMPLETE}),
-                CUDA_SUCCESS);
-    return NULL;
-}
-
-static void *give_orders(void *user)
-{
-    struct worker *worker = user;
-    struct random random = {worker->seed};
-    struct sg_pause_result result;
-    strict_use(0);
-    for (int i = 0; i < ROUNDS / 4 || !atomic_load(&any_paused); i++) {
-        uint32_t tag = worker->tag[1 + random_below(&random, TAGS - 1)];
-        uint64_t what = random_below(&random, 5);
-        strict_complete(UINT64_MAX / 2);
-        if (what == 4)
-            sg_core_trim(worker->core, 0, 0);
-        else if (what < 2)
-            (void)sg_core_pause(worker->core, 0, tag, false, NULL, &result);
-        else
-            (void)sg_core_resume(worker->core, 0, tag, NULL, &result);
-        if (what < 2 && result.changed && result.bytes) {
-            worker->orders++;
-            atomic_store(&any_paused, true);
-        }
-    }
-    return NULL;
-}
-
-static void threads_go_on_beside_pauses(void **state)
-{
-    struct worker worker[WORKERS + 2];
-    uint32_t tag[TAGS] = {0};
-    uint64_t served = 0, orders = 0;
-    struct sg_pause_result result;
+    struct sums sums = {0};
     (void)state;
-    struct sg_core *core = inspect_start("", MIB(64));
-    atomic_store(&any_paused, false);
-    for (uint32_t i = 1; i < TAGS; i++)
-        tag[i] = sg_core_tag(core, (const char *[]){"", "a", "b", "c"}[i], i == 1 ? SG_TAG_DISCARDED : SG_TAG_SAVED);
-    for (int i = 0; i < WORKERS + 2; i++) {
-        worker[i] = (struct worker){.core = core, .tag = tag, .seed = (uint64_t)i + first_seed};
-        assert_int_equal(pthread_create(&worker[i].thread, NULL, i < WORKERS ? work : give_orders, &worker[i]), 0);
+    for (uint64_t seed = first_seed; seed < first_seed + every; seed++) {
+        uint64_t calls = run_and_count(seed, seed % 2, (struct failing){.at = UINT64_MAX}, &sums);
+        for (uint64_t at = 1; at <= calls; at++)
+            for (int for_ever = 0; for_ever <= 1; for_ever++)
+                (void)run_and_count(seed, seed % 2, (struct failing){at, for_ever}, &sums);
     }
-    for (int i = 0; i < WORKERS + 2; i++) {
-        assert_int_equal(pthread_join(worker[i].thread, NULL), 0);
-        served += worker[i].served;
-        orders += worker[i].orders;
-    }
-    strict_complete(UINT64_MAX / 2);
-    for (uint32_t i = 1; i < TAGS; i++)
-        assert_int_equal(sg_core_resume(core, 0, tag[i], NULL, &result), CUDA_SUCCESS);
-    inspect(core, 1);
-    const char *broken = sg_core_broken(core, SG_CHECK_BUCKETS);
-    if (broken)
-        fail_msg("%s", broken);
-    sg_core_trim(core, 0, 0);
-    inspect_empty(core, 1);
-    assert_true(served > 0 && orders > 0);
-    sg_core_destroy(core);
-    strict_expect_kept();
+    say(&sums);
 }
 
 int main(int argc, char **argv)
@@ -487,10 +578,12 @@ int main(int argc, char **argv)
             first_seed = strtoull(argv[i + 1], NULL, 0);
         else if (strcmp(argv[i], "--count") == 0)
             count = strtoull(argv[i + 1], NULL, 0);
+        else if (strcmp(argv[i], "--every") == 0)
+            every = strtoull(argv[i + 1], NULL, 0), count = 0;
         else
             return 2;
     }
     const struct CMUnitTest tests[] = {cmocka_unit_test(paused_memory_comes_back_as_it_was),
-        cmocka_unit_test(threads_go_on_beside_pauses)};
+        cmocka_unit_test(each_call_of_the_driver_may_fail)};
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
