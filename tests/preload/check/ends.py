@@ -30,7 +30,7 @@ def run(*command, check="fail", options=(), environment=None, sim=SIM, **more):
 
 
 def left_over():
-    return sorted(name for name in os.listdir("/dev/shm") if name.startswith("segalloc-check-"))
+    return sorted(name for name in os.listdir("/dev/shm") if name.startswith("segalloc-findings-"))
 
 
 class Ends(unittest.TestCase):
@@ -108,15 +108,15 @@ class Ends(unittest.TestCase):
             process = subprocess.Popen(words, env=ENVIRONMENT, stdout=subprocess.PIPE, text=True)
             self.assertEqual(int(process.communicate(timeout=60)[0]) == process.pid, expected)
 
-    def start(self, script, before=None, **more):
+    def start(self, script, before=None, options=(), **more):
         """Signals are as in a terminal: `nohup` and a shell's `&` ignore some, and so would the command."""
         def as_in_a_terminal():
             for number in (signal.SIGHUP, signal.SIGINT, signal.SIGQUIT, signal.SIGTERM, signal.SIGTSTP):
                 signal.signal(number, signal.SIG_DFL)
             if before:
                 before()
-        process = subprocess.Popen([SEGALLOC, "run", "-q", "--check=fail", "--", sys.executable, "-uc", script], env=ENVIRONMENT,
-                                   stdout=subprocess.PIPE, text=True, preexec_fn=as_in_a_terminal, **more)
+        words = [SEGALLOC, "run", "-q", "--check=fail", *options, "--", sys.executable, "-uc", script]
+        process = subprocess.Popen(words, env=ENVIRONMENT, stdout=subprocess.PIPE, text=True, preexec_fn=as_in_a_terminal, **more)
         self.addCleanup(process.stdout.close)
         self.addCleanup(process.kill)
         return process
@@ -215,6 +215,23 @@ class Ends(unittest.TestCase):
         # Where nobody counts no file is wanted.
         done = subprocess.run([word.replace("=fail", "=on") for word in away], env=ENVIRONMENT, capture_output=True, text=True, timeout=100)
         self.assertEqual((done.returncode, done.stderr.splitlines()[0]), (0, "segalloc: check: free of a block that is freed already"))
+
+    def test_killed_runs_leave_no_file_for_long(self):
+        """The next run removes the files of runs that were killed, and those of no others."""
+        says = "import os, subprocess, sys\nprint(os.environ['SEGALLOC_CHECK_COUNT'])\nsys.stdin.readline()\n" \
+               f"subprocess.run([{ENDS!r}, 'twice', '_exit'], check=False)\nos._exit(3)\n"
+        killed, alive = (self.start(says, stdin=subprocess.PIPE, stderr=subprocess.DEVNULL, options=["--sim", SIM]) for _ in range(2))
+        for process in killed, alive:
+            self.addCleanup(process.stdin.close)
+        paths = [process.stdout.readline().strip() for process in (killed, alive)]
+        killed.kill()
+        killed.wait(60)
+        self.assertEqual(run("true").returncode, 0)
+        self.assertEqual([os.path.exists(path) for path in paths], [False, True], paths)
+        alive.stdin.write("\n")
+        alive.stdin.flush()
+        self.assertEqual(alive.wait(60), 4)
+        self.assertFalse(os.path.exists(paths[1]))
 
     def is_old(self, name):
         try:
