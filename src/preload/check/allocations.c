@@ -66,11 +66,11 @@ static bool stream_of_allocation(struct sg_core *core, struct sg_lane *lane, con
     return !*ret_wait || sg_work_is_idle(*ret);
 }
 
-/* Canary bytes behind what was asked for. */
+/* The rows of the canary, behind what was asked for. */
 static bool write_canary(const struct sg_freed *block, CUstream stream)
 {
-    return sg_work_went_well(
-        sg_real()->cuMemsetD8Async(block->base + block->bytes, SG_CANARY_BYTE, sg_canary_bytes(block), stream));
+    return sg_work_went_well(sg_real()->cuMemsetD2D8Async(block->base + block->bytes, sg_canary_pitch(block),
+        SG_CANARY_BYTE, SG_CANARY, 2, stream));
 }
 
 /* The parts of freed blocks that one look is about. Where it is thorough, a block has as many rounds as it needs: a round of 64

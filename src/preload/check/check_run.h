@@ -1,7 +1,7 @@
 /* A run that checks itself: on a real GPU, where no hazard checker is, it says which block was written to by somebody
    whose time was over. On by `check`.
 
-   Nouns. A *fill* writes a pattern over freed memory. The *canary* is a row of bytes behind a block that nobody was given.
+   Nouns. A *fill* writes a pattern over freed memory. The *canary* is bytes behind a block that nobody was given.
    A *finding* is a difference, with the block before and the block now.
 
    How. The fill is the last work of the stream in whose order a block is freed, and comes before the core notes that

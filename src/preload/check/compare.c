@@ -19,15 +19,15 @@ uint64_t sg_check_compared(void)
 struct sums {
     struct sg_finding finding;
     uint64_t body, body_differ; /* bytes in front of the tail */
-    uint64_t own, own_differ;   /* of the tail's first half, which the stream of the free wrote last */
+    uint64_t own, own_differ;   /* of the tail's first quarter, which the stream of the free wrote last */
 };
 
-/* Notes that `bytes` bytes differ; the first ones are kept for the text. */
+/* Notes that `bytes` bytes differ; the lowest ones are kept for the text. Samples are in any order. */
 static void note_difference(struct sums *sums, const struct sg_sample *sample, uint64_t offset, CUdeviceptr address,
     unsigned bytes, uint32_t filled, uint32_t found)
 {
     struct sg_finding *finding = &sums->finding;
-    if (!finding->differ) {
+    if (!finding->differ || offset < finding->offset) {
         finding->address = address;
         finding->offset = offset;
         finding->filled = filled;
@@ -35,7 +35,8 @@ static void note_difference(struct sums *sums, const struct sg_sample *sample, u
         finding->moved = !sample->canary && sample->address - sample->offset != sample->freed->base;
     }
     finding->differ += bytes;
-    finding->last = offset + bytes - 1;
+    if (offset + bytes - 1 > finding->last)
+        finding->last = offset + bytes - 1;
 }
 
 /* Compares a row of words. Which part of the block a word lies in says later what its difference means. */
@@ -68,13 +69,13 @@ static void compare_row(struct sums *sums, const struct sg_sample *sample, const
     }
 }
 
-/* Compares bytes behind a block that was the program's until now. */
-static void compare_canary(struct sums *sums, const struct sg_sample *sample, const unsigned char *data)
+/* Compares a row of bytes behind a block that was the program's until now; `at`: where in the sample it begins. */
+static void compare_canary(struct sums *sums, const struct sg_sample *sample, const unsigned char *data, uint64_t at)
 {
     sums->finding.compared += sample->bytes;
-    for (uint32_t i = 0; i < sample->bytes; i++)
+    for (uint64_t i = 0; i < sample->bytes; i++)
         if (data[i] != SG_CANARY_BYTE)
-            note_difference(sums, sample, sample->offset + i, sample->address + i, 1, SG_CANARY_BYTE, data[i]);
+            note_difference(sums, sample, sample->offset + at + i, sample->address + at + i, 1, SG_CANARY_BYTE, data[i]);
 }
 
 /* Where all that the stream of the free wrote is missing, that stream had not come to the fill yet. */
@@ -120,11 +121,13 @@ void sg_check_compare(struct sg_batch *batch)
                 continue;
             if (sample->words)
                 compare_words(&sums, batch, sample);
-            if (sample->canary)
-                compare_canary(&sums, sample, data);
-            for (uint32_t row = 0; row < sample->rows && !sample->canary; row++)
-                compare_row(&sums, sample, data + (uint64_t)row * sample->bytes, sample->offset + row * sample->pitch,
-                    sample->address + row * sample->pitch);
+            for (uint32_t row = 0; row < sample->rows; row++, data += sample->bytes) {
+                uint64_t at = row * sample->pitch;
+                if (sample->canary)
+                    compare_canary(&sums, sample, data, at);
+                else
+                    compare_row(&sums, sample, data, sample->offset + at, sample->address + at);
+            }
         }
         compared += sums.finding.compared;
         if (core)

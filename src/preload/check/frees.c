@@ -61,14 +61,12 @@ static bool fill_block(const struct sg_freed *block, CUstream stream)
     if (fill->whole) {
         well = sg_work_went_well(real->cuMemsetD32Async(block->base, fill->word, fill->room / 4, stream));
     } else {
-        bytes = (uint64_t)SG_WINDOW * (fill->windows + 1);
+        uint64_t last = sg_fill_body(fill) - SG_WINDOW; /* from there on all: the last window, and the tail */
+        bytes = (uint64_t)SG_WINDOW * (fill->windows + 1) + (fill->room - last);
         well = sg_work_went_well(real->cuMemsetD32Async(block->base, fill->word, SG_WINDOW / 4, stream)) &&
-               fill_windows(block, stream);
-        if (well && fill->has_tail) {
-            bytes += SG_TAIL;
-            well = sg_work_went_well(
-                real->cuMemsetD32Async(block->base + fill->room - SG_TAIL, fill->word, SG_TAIL / 4, stream));
-        }
+               fill_windows(block, stream) &&
+               sg_work_went_well(
+                   real->cuMemsetD32Async(block->base + last, fill->word, (fill->room - last) / 4, stream));
     }
     if (well) {
         atomic_fetch_add_explicit(&filled_bytes, bytes, memory_order_relaxed);
@@ -84,8 +82,9 @@ static void read_canary(struct sg_reader *reader, struct sg_freed *block)
                               .canary = true,
                               .offset = block->bytes,
                               .address = block->base + block->bytes,
-                              .bytes = sg_canary_bytes(block),
-                              .rows = 1});
+                              .bytes = SG_CANARY,
+                              .rows = 2,
+                              .pitch = sg_canary_pitch(block)});
 }
 
 /* Each other user stamps the tail in its own order, and is recorded, so that the free waits for the stamp. One that is not

@@ -5,8 +5,8 @@
    the free of the core covers that stream, because it waits for all that was given to the context by then.
 
    For example, a block of 1,000 bytes has 1,536 with its tail (pattern.h). Stream 3, its own, is the only user. It reads
-   the canary, bytes 1,000 to 1,279, and sets all 1,536 bytes. If stream 5 used the block too, stream 3 sets bytes 1,024
-   to 1,279 alone. Stream 5 then writes its stamp, bytes 1,290 and 1,291, and the free waits for it.
+   the canary, bytes 1,000 to 1,127 and 1,408 to 1,535, and sets all 1,536 bytes. If stream 5 used the block too, stream 3 sets
+   bytes 1,024 to 1,151 alone. Stream 5 then writes its stamp, bytes 1,162 and 1,163, and the free waits for it.
 
    A free that is refused. The core may say that a capture has begun, after the block was filled. The program has freed
    it, so its bytes are nobody's. The block goes back into the table, without a canary, and its free comes later. */

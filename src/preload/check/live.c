@@ -109,9 +109,9 @@ struct sg_freed *sg_live_at(struct sg_core *core, CUdeviceptr address, bool *ret
     return block;
 }
 
-uint32_t sg_canary_bytes(const struct sg_freed *block)
+uint64_t sg_canary_pitch(const struct sg_freed *block)
 {
-    return (uint32_t)(block->fill.room - (SG_TAIL - SG_TAIL_STAMPS) - block->bytes);
+    return block->fill.room - SG_CANARY - block->bytes;
 }
 
 void sg_live_reused(CUdeviceptr address, size_t bytes)

@@ -44,7 +44,7 @@ void sg_live_drop(struct sg_freed *block);
    it was the program's until its context ended. */
 struct sg_freed *sg_live_at(struct sg_core *core, CUdeviceptr address, bool *ret_live, bool *ret_gone);
 
-/* The length of a block's canary: from the end of what was asked for up to the stamps. */
-uint32_t sg_canary_bytes(const struct sg_freed *block);
+/* From the first row of a block's canary, behind what was asked for, to the second one, at the end of its room. */
+uint64_t sg_canary_pitch(const struct sg_freed *block);
 
 #endif

@@ -45,7 +45,7 @@ static bool fill_has(const struct sg_fill *fill, uint64_t offset)
 {
     if (!fill->has_body)
         return false;
-    if (fill->whole || offset < SG_WINDOW)
+    if (fill->whole || offset < SG_WINDOW || offset >= sg_fill_body(fill) - SG_WINDOW)
         return true;
     if (offset < fill->first)
         return false;
@@ -55,10 +55,10 @@ static bool fill_has(const struct sg_fill *fill, uint64_t offset)
 
 bool sg_fill_reaches(const struct sg_fill *fill, uint64_t offset, uint64_t bytes)
 {
-    uint64_t end = offset + bytes, body = fill->has_tail ? fill->room - SG_TAIL : fill->room, row = 0;
+    uint64_t end = offset + bytes, body = sg_fill_body(fill), row = 0;
     if (fill->has_tail && end > body)
         return true;
-    if (!fill->has_body || fill->whole || offset < SG_WINDOW)
+    if (!fill->has_body || fill->whole || offset < SG_WINDOW || end > body - SG_WINDOW)
         return fill->has_body;
     if (offset >= fill->first + SG_WINDOW) /* the first window that ends behind it */
         row = (offset - fill->first - SG_WINDOW) / fill->pitch + 1;

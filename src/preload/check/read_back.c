@@ -158,17 +158,31 @@ static void read_windows(struct sg_reader *reader, const struct sg_part *part, u
                               .pitch = fill->pitch});
 }
 
+/* The end of a block, if the part has it: the tail, by one copy with the end of the last window. A part that is cut off within
+   that window has some of it. */
+static void read_end(struct sg_reader *reader, const struct sg_part *part, uint64_t from, uint64_t to)
+{
+    const struct sg_fill *fill = &part->freed->fill;
+    uint64_t body = sg_fill_body(fill), begin = body;
+    bool windows = fill->has_body && !fill->whole;
+    if (windows)
+        begin = from > body - SAMPLE_BYTES ? from : body - SAMPLE_BYTES;
+    if (from <= body && to >= fill->room)
+        read_bytes(reader, part, begin, fill->room - begin);
+    else if (windows)
+        read_window(reader, part, body - SG_WINDOW, from, to < body ? to : body);
+}
+
 void sg_reader_part(struct sg_reader *reader, const struct sg_part *part)
 {
     const struct sg_fill *fill = &part->freed->fill;
-    uint64_t from = part->offset, to = from + part->bytes, tail = fill->has_tail ? fill->room - SG_TAIL : to;
+    uint64_t from = part->offset, to = from + part->bytes, body = sg_fill_body(fill);
     if (fill->has_body && fill->whole && (part->bytes <= SG_BATCH_BYTES || sg_check_thorough())) {
         read_bytes(reader, part, from, part->bytes);
         return;
     }
-    if (fill->has_tail && from <= tail && to >= fill->room)
-        read_bytes(reader, part, tail, SG_TAIL);
-    to = to < tail ? to : tail;
+    read_end(reader, part, from, to);
+    to = to < body ? to : body;
     if (!fill->has_body || to <= from)
         return;
     if (!fill->whole) {

@@ -21,8 +21,10 @@ MISTAKES = {
     "plain_set_after_free": (WRITE, BYTES, 4),  # byte 7, of the word that begins at 4
     "plain_copy_after_free": (WRITE, BYTES, 0),
     "large_after_free": (WRITE, LARGE, 0),
-    "whole_large_after_free": (WRITE, LARGE, None),
+    "whole_large_after_free": (WRITE, LARGE, 0),
     "huge_after_free": (WRITE, HUGE, None),
+    "end_of_large_after_free": (WRITE, LARGE, LARGE - 4),
+    "last_half_of_large_after_free": (WRITE, LARGE, None),
     "last_byte_after_free": (WRITE, BYTES, BYTES - 4),
     "part_after_free": (WRITE, LARGE, None),
     "graph_after_free": (WRITE, BYTES, 0),
@@ -34,6 +36,7 @@ MISTAKES = {
     "overrun_by_512": (OVERRUN, 4096, 4096),
     "overrun_by_4096": (OVERRUN, BYTES, BYTES),
     "underrun": (OVERRUN, 4096, None),
+    "underrun_by_1": (OVERRUN, 4096, 4096 + 511),
     "plain_overrun": (OVERRUN, BYTES, BYTES),
     "double_free": (TWICE, BYTES, None),
     "plain_double_free": (TWICE, BYTES, None),
@@ -82,6 +85,7 @@ class Findings(unittest.TestCase):
                         self.assertIn("first_end", one["block"]["freed"]["site"])
                     if offset is not None:
                         self.assertEqual(one["offset"], offset)
+                    self.assertLessEqual(one.get("offset", 0), one.get("last", one.get("offset", 0)))
                     if kind == WRITE:
                         self.assertGreater(one["now"]["by"]["event"], one["block"]["freed"]["event"])
 
@@ -130,8 +134,8 @@ class Findings(unittest.TestCase):
     def test_windows_far_apart(self):
         """Windows of a block of 17 GiB are further apart than the driver's greatest pitch."""
         found, end = objects(run("windows_far_apart", "check:fill+json", "40GiB"))
-        self.assertEqual((found, end["not_looked_at"], end["filled"]), ([], "", 8 * 1024 + 512))
-        self.assertEqual(end["read"], 8 * 512 + 512 - 128)  # the next block's stamps are spared
+        self.assertEqual((found, end["not_looked_at"], end["filled"]), ([], "", 9 * 1024 + 512))
+        self.assertEqual(end["read"], 9 * 512 + 512 - 128)  # the next block's stamps are spared
 
     def test_places(self):
         """Frees of what is no block are told for each place, up to 256; the end counts the others."""

@@ -135,6 +135,22 @@ static void whole_large_after_free(void)
     serve_again(LARGE, one);
 }
 
+/* The last byte. */
+static void end_of_large_after_free(void)
+{
+    work(freed_on(one, LARGE) + LARGE - 1, 1, one);
+    serve_again(LARGE, one);
+}
+
+/* The last byte, where the next owner begins in the middle of the block. */
+static void last_half_of_large_after_free(void)
+{
+    CUdeviceptr address = freed_on(one, LARGE);
+    work(address + LARGE - 1, 1, one);
+    (void)first_owner(LARGE / 2, one);
+    serve_again(LARGE / 2, one);
+}
+
 /* The second half of a block of many pages. */
 static void huge_after_free(void)
 {
@@ -260,6 +276,15 @@ static void underrun(void)
     CUdeviceptr address = first_owner(4096, one), behind = second_owner(4096, one);
     CUdeviceptr later = address < behind ? behind : address;
     work(later - 400, 500, one);
+    first_end(address, true);
+    first_end(behind, true);
+    MUST(cuStreamSynchronize(one));
+}
+
+static void underrun_by_1(void)
+{
+    CUdeviceptr address = first_owner(4096, one), behind = second_owner(4096, one);
+    work((address < behind ? behind : address) - 1, 1, one);
     first_end(address, true);
     first_end(behind, true);
     MUST(cuStreamSynchronize(one));
@@ -528,6 +553,8 @@ static const struct mistake {
     MISTAKE(large_after_free),
     MISTAKE(whole_large_after_free),
     MISTAKE(huge_after_free),
+    MISTAKE(end_of_large_after_free),
+    MISTAKE(last_half_of_large_after_free),
     MISTAKE(word_of_huge_after_free),
     MISTAKE(plain_end_of_large_after_free),
     MISTAKE(many_after_free),
@@ -540,6 +567,7 @@ static const struct mistake {
     MISTAKE(overrun_by_512),
     MISTAKE(overrun_by_4096),
     MISTAKE(underrun),
+    MISTAKE(underrun_by_1),
     MISTAKE(plain_overrun),
     MISTAKE(double_free),
     MISTAKE(plain_double_free),
