@@ -76,6 +76,7 @@ static struct {
     atomic_uchar *seen;
     CUdeviceptr address, block;
     CUstream third; /* NULL, or who has come after the first stream */
+    CUstream idle;  /* it never has work, so an answer that it has ended tells of no other */
 } memory;
 
 /* The first stream is of that kind, the second comes after nothing by itself. */
@@ -93,6 +94,7 @@ static void shown(unsigned flags, bool by_third, void (*show)(CUstream first))
     CUstream first = followed(flags), second = followed(CU_STREAM_NON_BLOCKING);
     if (by_third) /* made before the block is: what a stream has done by the time that it is made counts as seen */
         memory.third = followed(CU_STREAM_NON_BLOCKING);
+    memory.idle = stream_of(CU_STREAM_NON_BLOCKING);
     void *tensor = tensor_on(first, 1);
     show(first);
     use(tensor, second, BLOCK);
@@ -146,11 +148,13 @@ static void by_set(CUstream first)
     MUST(cuMemsetD32_v2(memory.address, 1, 16));
 }
 
-/* Without a schedule it is done at once, by a thread of the driver's. */
+/* Without a schedule it is done at once, by a thread of the driver's. Under one, work is done within calls of the driver. */
 static void look(void)
 {
-    for (int i = stage_patience(); i > 0 && !*memory.seen; i--)
+    for (int i = stage_patience(); i > 0 && !*memory.seen; i--) {
+        MUST(cuStreamQuery(memory.idle));
         usleep(100);
+    }
     EXPECT(*memory.seen);
 }
 

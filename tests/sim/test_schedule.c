@@ -112,13 +112,14 @@ static void a_kernel_that_says_nothing_may_touch_everything(void **state)
     ok(cuModuleUnload(module));
 }
 
-/* Under such a seed a stream does all at once, or nothing before somebody waits for it. */
+/* Under such a seed a stream does all at once, or nothing before somebody waits for it; and each way to part the streams has a seed. */
 static void some_seeds_have_the_streams_apart(void **state)
 {
     (void)state;
     static const char letter = 'a';
-    unsigned at_once[3] = {0};
-    for (uint64_t seed = 6; seed < 6 + 8 * 32; seed += 8) {
+    unsigned at_once[3] = {0}, ways = 0;
+    for (uint64_t seed = 6; seed < 6 + 8 * 128; seed += 8) {
+        unsigned way = 0;
         segalloc_sim_schedule(seed, -1);
         for (unsigned i = 0; i < 3; i++) {
             ran = 0;
@@ -127,11 +128,14 @@ static void some_seeds_have_the_streams_apart(void **state)
             bool held = cuStreamQuery(streams[i]) == CUDA_ERROR_NOT_READY;
             assert_int_equal(ran, held ? 0 : 4);
             at_once[i] += !held;
+            way |= (unsigned)held << i;
         }
+        ways |= 1u << way;
         ok(cuCtxSynchronize());
     }
     for (unsigned i = 0; i < 3; i++)
-        assert_in_range(at_once[i], 6, 26);
+        assert_in_range(at_once[i], 32, 96);
+    assert_int_equal(ways, 0xff);
 }
 
 static uint64_t hazards_after_a_word(bool own)

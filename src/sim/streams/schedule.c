@@ -60,9 +60,11 @@ bool sim_schedule_due(uint64_t allocated)
     return schedule.run_ahead < 0 || schedule.allocations - allocated >= (uint64_t)schedule.run_ahead;
 }
 
+/* Streams that are made one after the other are drawn apart from each other: a product alone never holds a single one of six. */
 SG_WRAPS bool sim_schedule_holds(uint64_t stream)
 {
-    return schedule.mood == APART && sg_hash(sg_hash(schedule.seed) + stream) >> 63;
+    uint64_t state = sg_hash(schedule.seed) + stream;
+    return schedule.mood == APART && sg_splitmix(&state) >> 63;
 }
 
 enum sim_strays sim_schedule_strays(void)
