@@ -112,7 +112,7 @@ static void a_kernel_that_says_nothing_may_touch_everything(void **state)
     ok(cuModuleUnload(module));
 }
 
-/* Under such a seed a stream does all at once, or nothing before somebody waits for it; and each way to part the streams has a seed. */
+/* Under such a seed a stream does all at once, or nothing before somebody waits for it. Each way to part the streams has a seed. */
 static void some_seeds_have_the_streams_apart(void **state)
 {
     (void)state;
