@@ -35,11 +35,11 @@ uint64_t sg_findings_count(void)
     return sum;
 }
 
-/* The place that a finding is told for: where the block was freed. Where that is not known, as of a wrong free, it is where the
-   finding was made. */
+/* The place that a finding is told for: where the block was freed. Where that is not known, as of a wrong free, or where it was the
+   end of a context, it is where the finding was made. */
 static uint32_t finding_place(const struct sg_finding *finding)
 {
-    if (finding->block && finding->block->freed.site)
+    if (finding->block && finding->block->freed.site && finding->kind != SG_FINDING_GONE_FREE)
         return finding->block->freed.site;
     return finding->now ? finding->now->note.site : 0;
 }

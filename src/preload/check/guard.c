@@ -310,6 +310,8 @@ void sg_guard_poll(uint64_t limit_ns)
 void sg_guard_context_gone(CUcontext context)
 {
     sg_guard_wait_without(context);
+    if (sg_sites_on)
+        sg_sites_note(sg_this_thread()); /* the call that ends the context; else it would be the last free's place */
     for (struct sg_guard *guard; (guard = sg_guards_take_of(context));) {
         guard->block->freed = sg_check_note_now(&(struct sg_tag){0});
         guard->block->order = "with its context";

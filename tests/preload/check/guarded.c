@@ -17,6 +17,7 @@ static CUresult last;
 
 CUdeviceptr guarded_owner(CUstream stream);
 void guarded_end(CUdeviceptr address, bool by_stream);
+void guarded_context_end(CUcontext context);
 
 APART CUdeviceptr guarded_owner(CUstream stream)
 {
@@ -34,6 +35,11 @@ APART void guarded_end(CUdeviceptr address, bool by_stream)
         MUST((CUresult)free_on((void *)(uintptr_t)address));
     else
         MUST(cuMemFree_v2(address));
+}
+
+APART void guarded_context_end(CUcontext context)
+{
+    MUST(cuCtxDestroy_v2(context));
 }
 
 /* A kernel that touches these bytes. */
@@ -312,7 +318,24 @@ static void free_after_context(void)
     MUST(cuCtxGetCurrent(&first));
     MUST(cuCtxCreate_v2(&second, 0, 0));
     CUdeviceptr address = guarded_owner(NULL);
-    MUST(cuCtxDestroy_v2(second));
+    guarded_context_end(second);
+    MUST(cuCtxSetCurrent(first));
+    last = cuMemFree_v2(address);
+}
+
+/* The same twice, at two places: first of a block that is not guarded. */
+static void frees_after_contexts(void)
+{
+    CUcontext first, second, third;
+    CUdeviceptr plain;
+    MUST(cuCtxGetCurrent(&first));
+    MUST(cuCtxCreate_v2(&third, 0, 0));
+    CUdeviceptr address = guarded_owner(NULL);
+    MUST(cuCtxCreate_v2(&second, 0, 0));
+    MUST(cuMemAlloc_v2(&plain, BYTES + 1));
+    guarded_context_end(second);
+    (void)cuMemFree_v2(plain);
+    guarded_context_end(third);
     MUST(cuCtxSetCurrent(first));
     last = cuMemFree_v2(address);
 }
@@ -396,6 +419,7 @@ static const struct mistake {
     MISTAKE(captured),
     MISTAKE(contexts),
     MISTAKE(free_after_context),
+    MISTAKE(frees_after_contexts),
     MISTAKE(unmapped),
     MISTAKE(full_beside_guards),
     MISTAKE(peers),

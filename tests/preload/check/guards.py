@@ -11,6 +11,7 @@ import unittest
 
 FAULT, USE, OVERRUN = "error of the GPU", "use of a freed block", "write behind the end of a block"
 TWICE, WRONG = "free of a block that is freed already", "free of an address that no block begins at"
+GONE = "free of a block whose context has ended"
 BYTES, SLOT = 5000, 5120
 ILLEGAL, INVALID = 700, 1
 # Of each mistake: the finding, the offset of its address in the block, and the error that the program gets.
@@ -29,7 +30,7 @@ MISTAKES = {
     "double_free": (TWICE, 0, INVALID),
     "plain_double_free": (TWICE, 0, INVALID),
     "free_of_the_middle": (WRONG, 512, INVALID),
-    "free_after_context": ("free of a block whose context has ended", 0, INVALID),
+    "free_after_context": (GONE, 0, INVALID),
 }
 FINE = ["none", "questions", "memory_comes_back", "all_stay", "captured", "contexts"]
 SIMS = ["8GiB,hazard", "8GiB,hazard,schedule=3", "8GiB,hazard,driver=12.4"]
@@ -94,6 +95,13 @@ class Guards(unittest.TestCase):
         for sim in ("2GiB,count=2,hazard", "2GiB,count=2,hazard,driver=12.4"):
             result = run("peers", sim, "check:guard+fail," + ALL)
             self.assertEqual((result.returncode, result.stdout), (0, "0\n"), result.stderr)
+
+    def test_blocks_that_end_with_their_context(self):
+        """Each wrong free is told, whether its block is guarded or not. A guarded block was freed where its context was destroyed."""
+        found, end = objects(run("frees_after_contexts"))
+        self.assertEqual([(each["finding"], each["block"]["bytes"]) for each in found], [(GONE, BYTES + 1), (GONE, BYTES)])
+        self.assertEqual((end["findings"], end["not_told"]), (2, 0))
+        self.assertIn("guarded_context_end", found[1]["block"]["freed"]["site"])
 
     def test_at_once(self):
         """A set right after the free finds the memory there, and is said all the same."""
