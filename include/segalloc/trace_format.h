@@ -88,9 +88,11 @@ enum segalloc_record_kind {
     SEGALLOC_RECORD_TAG = 56,          /* stream: of the device; id: tag of memory, which this thread's next ALLOCATE or
                                               SLOW_BEGIN is of */
     SEGALLOC_RECORD_TAG_PAGES = 57, /* stream: of the device; id: tag of memory; size: bytes of its pages from here on */
-    SEGALLOC_RECORD_SETTLED = 60,   /* id: enum segalloc_settled: what became of this thread's refused allocation,
+    SEGALLOC_RECORD_FAR = 61, /* stream: of the device; size: bytes of this thread's next ALLOCATE that are in the host's
+                                              memory, by the option overflow */
+    SEGALLOC_RECORD_SETTLED = 60, /* id: enum segalloc_settled: what became of this thread's refused allocation,
                                               where no allocation in the trace says it; size: bytes that it got */
-    SEGALLOC_RECORD_OUTSIDE = 54,   /* stream: of the device; id: enum segalloc_outside; size: bytes of the device
+    SEGALLOC_RECORD_OUTSIDE = 54, /* stream: of the device; id: enum segalloc_outside; size: bytes of the device
                                               that are held that way from here on. LAST: of those that changed at once */
     SEGALLOC_RECORD_REFUSED_OUTSIDE =
         55,                   /* stream: of the device; id: enum segalloc_outside: the call that the driver has
@@ -190,9 +192,10 @@ enum segalloc_turn {
     SEGALLOC_TURN_PAUSE_BACK, /* a step before that was undone: 0; else 1 more than the pages of it that stay mapped */
     SEGALLOC_TURN_PAUSE_END,  /* the end of a pause or resume. 0: nothing has changed; 1: done; 2: half done, which a
                                    resume mends */
-    SEGALLOC_TURN_OVERFLOW, /* a block is about to lie in the host's memory in part: so many bytes of it; or why not, below
-                                   512 */
-    SEGALLOC_TURN_ELSEWHERE, /* it does: so many bytes; 0: it does not; 1: nor can its addresses be used again */
+    SEGALLOC_TURN_OVERFLOW, /* a block may lie in the host's memory in part, with at most 512 less new bytes; below 512 the logarithm of
+                                   its pages' size; or, less than 512 in all, why not */
+    SEGALLOC_TURN_ELSEWHERE, /* how many of its pages were created there */
+    SEGALLOC_TURN_RETURN,    /* 1: idle pages of the host's memory go back; 0: they stay */
 };
 
 /* What became of an allocation that was refused. */

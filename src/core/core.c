@@ -11,6 +11,7 @@
 #include "core/state/accounts.h"
 #include "core/state/budget.h"
 #include "core/state/pins.h"
+#include "core/state/regions.h"
 #include "core/state/replay_steps.h"
 #include "core/state/tags.h"
 #include "core/state/trace_streams.h"
@@ -55,8 +56,11 @@ SG_UNCHECKED_LOCKS static void destroy_device(struct sg_device *device)
     }
     /* A page of which several streams have parts is whole again only after this. */
     sg_device_coalesce_completed_locked(device);
+    bool far = device->accounts.usage.overflow.now;
     sg_device_unlock(device);
     sg_device_give_back_growing(device, UINT64_MAX);
+    if (far)
+        sg_device_give_back_far_growing(device);
     sg_grow_unlock(device);
     if (device->fixed) {
         sg_segments_context_gone(device, NULL);
@@ -214,7 +218,7 @@ CUresult sg_core_block(struct sg_core *core, CUdeviceptr address, struct sg_bloc
         if (address - base < extent->requested) {
             *ret = (struct sg_block_info){base, extent->requested, device->ordinal,
                 (CUcontext)(uintptr_t)extent->context, extent->alloc_seq, false,
-                !(device->pages.kind & SG_PAGES_EXPORTABLE) || range->region->memory.parts};
+                !(device->pages.kind & SG_PAGES_EXPORTABLE) || sg_device_is_overflow_locked(device, range->region)};
             result = CUDA_SUCCESS;
         }
     }
@@ -240,8 +244,11 @@ size_t sg_core_trim(struct sg_core *core, int ordinal, size_t keep)
     sg_emit(device, SEGALLOC_RECORD_EMPTY_CACHE, 0, sg_device_stream_locked(device, &(struct sg_tag){0}), 0, keep);
     uint64_t given = device->fixed ? sg_segments_empty_locked(device) : 0;
     spare -= given;
+    bool far = device->accounts.usage.overflow.now;
     sg_device_unlock(device);
     given += spare > keep ? sg_device_give_back_growing(device, spare - keep) : 0;
+    if (far)
+        sg_device_give_back_far_growing(device);
     sg_grow_unlock(device);
     if (device->fixed)
         sg_segments_settle(device);

@@ -18,6 +18,7 @@
 #include "core/segments/fixed_segments.h"
 #include "core/space/paused.h"
 #include "core/remap/execute.h"
+#include "core/remap/overflow.h"
 #include "core/state/accounts.h"
 #include "core/state/clocks.h"
 #include "core/state/locks.h"
@@ -309,6 +310,7 @@ enum waited {
 enum outcome {
     FREED,
     FREED_HUGE,  /* and its page may go back to the driver */
+    FREED_HOME,  /* and pages of the host's memory may go back, besides that of a huge block */
     FREED_EPOCH, /* and an epoch is over: events are worth recording */
     NO_BLOCK,    /* none begins there */
     MUST_WAIT    /* nothing was done: the caller has to wait for more */
@@ -332,6 +334,7 @@ INLINE enum outcome free_now(const struct sg_range *range, CUdeviceptr address, 
     bool ask = false;
     sg_device_lock(device);
     uint32_t id = range_block_at_locked(range, address, likely);
+    uint64_t requested = device->regions.extents.extent[id].requested;
     if (!id) {
         outcome = NO_BLOCK;
     } else if (waited == WAITED_FOR_CURRENT && !is_own_locked(device, id, tag->context)) {
@@ -355,6 +358,9 @@ INLINE enum outcome free_now(const struct sg_range *range, CUdeviceptr address, 
             count_wait_locked(device, waited_ns);
         }
     }
+    if (__builtin_expect(device->accounts.usage.overflow.now != 0, 0) && requested >= SG_OVERFLOW_LEAST &&
+        (outcome == FREED_HUGE || (outcome == FREED && sg_overflow_may_return_locked(device))))
+        outcome = FREED_HOME;
     sg_device_unlock(device);
     return outcome;
 }
@@ -530,10 +536,13 @@ CUresult sg_core_free(struct sg_core *core, CUdeviceptr address, const struct sg
         return CUDA_ERROR_INVALID_VALUE;
     }
     /* The page of a huge block can't go back before it is known that the stream's work is complete. */
-    if (outcome == FREED_EPOCH || (outcome == FREED_HUGE && tag->sync == SG_FREE_SYNC_STREAM))
+    bool retires = range->huge && (outcome == FREED_HUGE || outcome == FREED_HOME);
+    if (outcome == FREED_EPOCH || (retires && tag->sync == SG_FREE_SYNC_STREAM))
         sg_device_ask(device, SG_ASK_FENCE);
-    if (outcome == FREED_HUGE)
+    if (retires)
         sg_device_retire_huge(device, range->region);
+    if (outcome == FREED_HOME)
+        sg_overflow_return(device);
     return CUDA_SUCCESS;
 }
 

@@ -36,7 +36,17 @@ struct request {
     const struct sg_tag *tag;
     bool failed;    /* a driver call has, for another reason than that there is no page */
     bool no_access; /* the call that failed was for access to pages that were mapped */
+    uint64_t far;   /* bytes of its block in the host's memory */
 };
+
+/* Hands out the block of an extent. */
+static CUdeviceptr hand_out_locked(struct sg_device *device, struct request *request, uint32_t extent) SG_REQUIRES(lock)
+{
+    SG_ASSERT_HELD(&device->lock);
+    if (sg_purpose_kind(request->want.purpose) == SG_KIND_OVERFLOW)
+        request->far = sg_overflow_note_locked(device, extent);
+    return sg_device_hand_out_locked(device, extent, request->bytes, request->tag);
+}
 
 /* Carries a plan out and, while the driver has no more pages, goes on with free ones from elsewhere. *ret_failed: it
    ended because of another call, or another error. */
@@ -47,7 +57,7 @@ static CUresult perform_plan_growing(struct sg_device *device, const struct sg_t
     for (;;) {
         (void)sg_replay_step(device);
         CUresult result = sg_plan_execute_growing(plan);
-        if (result != CUDA_ERROR_OUT_OF_MEMORY || plan->created == plan->create) {
+        if (result != CUDA_ERROR_OUT_OF_MEMORY || plan->created == plan->create || plan->parts.overflow) {
             *ret_failed = result != CUDA_SUCCESS;
             return result;
         }
@@ -92,7 +102,7 @@ static CUresult serve_or_plan_growing(struct sg_device *device, struct request *
                 extent = sg_device_take_anywhere_locked(device, &want);
         }
         if (extent)
-            *ret = sg_device_hand_out_locked(device, extent, request->bytes, request->tag);
+            *ret = hand_out_locked(device, request, extent);
         else
             emit_step_locked(device, request->tag, 0, result);
         sg_device_unlock(device);
@@ -156,7 +166,7 @@ static CUresult attempt_allocation_growing(struct sg_device *device, struct requ
     if (result == CUDA_SUCCESS) {
         sg_device_lock(device);
         uint32_t extent = sg_plan_commit_locked(&plan);
-        *ret = sg_device_hand_out_locked(device, extent, request->bytes, request->tag);
+        *ret = hand_out_locked(device, request, extent);
         sg_usage_derive_locked(device);
         sg_device_unlock(device);
         return CUDA_SUCCESS;
@@ -459,6 +469,27 @@ static CUresult leave_to_driver(struct sg_device *device, CUresult result, size_
     return leaves ? CUDA_ERROR_NOT_SUPPORTED : CUDA_ERROR_OUT_OF_MEMORY;
 }
 
+/* The last rung: one more attempt, with what is lacking in the host's memory. The first of a device is said. */
+static CUresult serve_elsewhere(struct sg_device *device, const struct request *refused, CUdeviceptr *ret)
+{
+    struct request request = *refused;
+    CUresult result = CUDA_ERROR_OUT_OF_MEMORY;
+    if (!sg_overflow_is_asked(device, request.tag))
+        return result;
+    sg_replay_grow_lock(device);
+    if (sg_overflow_begin_growing(device, request.bytes, request.tag, &request.want))
+        result = attempt_allocation_growing(device, &request, ret);
+    sg_device_lock(device);
+    bool first = result == CUDA_SUCCESS && device->accounts.counter[SG_STAT_overflow_blocks] == 1;
+    if (result != CUDA_SUCCESS && device->room.overflow_lacks == SG_OVERFLOW_NOT_ASKED)
+        device->room.overflow_lacks = SG_OVERFLOW_DRIVER;
+    sg_device_unlock(device);
+    sg_grow_unlock(device);
+    if (first && request.far)
+        sg_overflow_say(device, request.bytes, request.far);
+    return result == CUDA_SUCCESS || sg_driver_is_sticky(result) ? result : CUDA_ERROR_OUT_OF_MEMORY;
+}
+
 /* Ends an allocation whose tag was paused meanwhile. */
 static CUresult leave_paused(struct sg_device *device, size_t bytes)
 {
@@ -487,14 +518,14 @@ CUresult sg_grow(struct sg_device *device, struct sg_want want, size_t bytes, co
         sg_replay_grow_lock(device);
         sg_device_ask_outside_growing(device);
         collect_garbage_growing(device);
-        sg_overflow_give_back_growing(device);
+        sg_overflow_return_growing(device);
         result = attempt_twice_growing(device, &request, &noted, ret);
         sg_grow_unlock(device);
         if (result == CUDA_ERROR_OUT_OF_MEMORY)
             again = !tag->modest && grow_wait_for_memory(device, &patience);
     }
     if (result == CUDA_ERROR_OUT_OF_MEMORY && !request.failed)
-        result = sg_overflow_serve(device, bytes, tag, ret);
+        result = serve_elsewhere(device, &request, ret);
     if (result == CUDA_SUCCESS || sg_driver_is_sticky(result))
         return result;
     if (result == CUDA_ERROR_NOT_PERMITTED && !request.failed)

@@ -32,6 +32,7 @@ static bool record_interrupts(const struct segalloc_trace_record *record)
     case SEGALLOC_RECORD_TURN:
     case SEGALLOC_RECORD_TAG:
     case SEGALLOC_RECORD_TAG_PAGES:
+    case SEGALLOC_RECORD_FAR:
     case SEGALLOC_RECORD_STATISTIC:
     case SEGALLOC_RECORD_PASSED_ON:
     case SEGALLOC_RECORD_SETTLED:

@@ -38,7 +38,7 @@ void sg_player_note_card(struct sg_player *player, int device)
 {
     uint64_t bytes = sg_player_card_bytes(player, device);
     uint64_t huge = sg_conf_limit(&player->play->conf, bytes) / SG_PLAY_HUGE_PART;
-    if (player->play->conf.overflow_host && huge > SG_OVERFLOW_LEAST) /* such a block has a region of its own too */
+    if (player->play->conf.overflow_host && huge > SG_OVERFLOW_LEAST) /* such a block's pages go back with it too */
         huge = SG_OVERFLOW_LEAST;
     player->result->device[device].card_bytes = player->card.device[device].total_bytes = bytes;
     if (huge < player->huge_bytes)

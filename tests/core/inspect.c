@@ -89,9 +89,7 @@ static void add_region(const struct sg_device *device, const struct sg_region *r
         if (!sg_page_is_there(handle))
             continue;
         mapped++;
-        const struct sg_parts *parts = region->memory.parts;
-        uint64_t first = !parts ? page_bytes : parts->near_bytes ? parts->part_bytes : parts->far_bytes;
-        if (strict_mapped(region->base + page * page_bytes, first) != handle)
+        if (strict_mapped(region->base + page * page_bytes, page_bytes) != handle)
             fail_msg("page %u of region %u is not mapped where the core believes it is", page, region->index);
         uint64_t unused;
         if (!strict_backing(region->base + page * page_bytes, page_bytes, device->ordinal, &unused))

@@ -5,6 +5,7 @@
 #include <stddef.h>
 #include <stdint.h>
 #include <stdio.h>
+#include <stdlib.h>
 #include <string.h>
 
 #include <cmocka.h>
@@ -12,6 +13,7 @@
 #include "config/conf_read.h"
 #include "inspect/core_state.h"
 #include "inspect/oom_text.h"
+#include "random.h"
 #include "rooms.h"
 #include "inspect.h"
 #include "strict_driver.h"
@@ -55,7 +57,8 @@ static void stop(void)
 {
     const char *rule;
     sg_core_destroy(core);
-    assert_int_equal(strict_broken(&rule), 0);
+    if (strict_broken(&rule))
+        fail_msg("%s", rule);
     assert_int_equal(strict_leaks(), 0);
     assert_int_equal(strict_used(0), 0);
     assert_int_equal(strict_used(STRICT_HOST), 0);
@@ -86,6 +89,21 @@ static uint64_t value(enum sg_stat stat)
     struct sg_stats stats;
     assert_true(sg_core_stats(core, 0, &stats));
     return stats.value[stat];
+}
+
+static void expect_refused(uint64_t bytes, const struct sg_tag *tag, const char *text)
+{
+    CUdeviceptr address = 7;
+    char report[4096];
+    uint64_t before = strict_used(STRICT_HOST);
+    assert_int_equal(ask(bytes, tag, &address), CUDA_ERROR_OUT_OF_MEMORY);
+    assert_int_equal(address, 7);
+    assert_int_equal(strict_used(STRICT_HOST), before);
+    sg_core_oom_text(core, 0, NULL, report, sizeof report);
+    if (text)
+        assert_non_null(strstr(report, text));
+    else
+        assert_null(strstr(report, "  overflow "));
 }
 
 static void only_what_is_lacking_lies_elsewhere(void **state)
@@ -164,19 +182,83 @@ static void memory_behind_work_goes_back_before_the_device_grows(void **state)
     stop();
 }
 
-static void expect_refused(uint64_t bytes, const struct sg_tag *tag, const char *text)
+/* Small far blocks share pages. While the device is full an idle page of the host's serves the next one, and none is made. */
+static void far_pages_are_kept_while_the_device_is_full(void **state)
 {
-    CUdeviceptr address = 7;
-    char report[4096];
-    uint64_t before = strict_used(STRICT_HOST);
-    assert_int_equal(ask(bytes, tag, &address), CUDA_ERROR_OUT_OF_MEMORY);
-    assert_int_equal(address, 7);
-    assert_int_equal(strict_used(STRICT_HOST), before);
-    sg_core_oom_text(core, 0, NULL, report, sizeof report);
-    if (text)
-        assert_non_null(strstr(report, text));
-    else
-        assert_null(strstr(report, "  overflow "));
+    (void)state;
+    start("overflow:host=1GiB", MIB(1024));
+    CUdeviceptr most = allocate(MIB(64)), block[4];
+    for (int i = 0; i < 4; i++)
+        block[i] = allocate(MIB(1) - 4096);
+    assert_int_equal(strict_used(STRICT_HOST), MIB(4));
+    uint64_t created = value(SG_STAT_calls_create);
+    for (int turn = 0; turn < 100; turn++) {
+        release(block[turn % 4]);
+        block[turn % 4] = allocate(MIB(1) - 4096);
+    }
+    assert_int_equal(value(SG_STAT_calls_create), created);
+    assert_int_equal(strict_used(STRICT_HOST), MIB(4));
+    for (int i = 0; i < 4; i++)
+        release(block[i]);
+    assert_int_equal(strict_used(STRICT_HOST), MIB(4)); /* no room yet */
+    release(most);
+    assert_int_equal(strict_used(STRICT_HOST), 0);
+    stop();
+}
+
+/* With less room than the margin, they go back once there was no such block for 256 allocations. */
+static void far_pages_go_back_after_a_while(void **state)
+{
+    (void)state;
+    start("overflow:host=1GiB", MIB(1024));
+    CUdeviceptr most = allocate(MIB(56)), some = allocate(MIB(4)), rest = allocate(MIB(8));
+    assert_int_equal(strict_used(STRICT_HOST), MIB(6));
+    release(some);
+    release(rest);
+    for (int i = 0; i < 254; i++) {
+        release(allocate(MIB(1) / 2));
+        assert_int_equal(strict_used(STRICT_HOST), MIB(6));
+    }
+    release(allocate(MIB(1) / 2));
+    release(allocate(MIB(1) / 2));
+    assert_int_equal(strict_used(STRICT_HOST), 0);
+    release(most);
+    stop();
+}
+
+/* A trim gives them back whatever else is in use. */
+static void a_trim_gives_far_pages_back(void **state)
+{
+    (void)state;
+    start("overflow:host=1GiB", MIB(1024));
+    CUdeviceptr most = allocate(MIB(62));
+    release(allocate(MIB(8)));
+    assert_int_equal(strict_used(STRICT_HOST), MIB(8));
+    sg_core_trim(core, 0, 0);
+    inspect(core, 1);
+    assert_int_equal(strict_used(STRICT_HOST), 0);
+    release(most);
+    stop();
+}
+
+/* Idle pages of the host's that lie apart move to the place of a larger block, so no more are made than are lacking. */
+static void idle_far_pages_move(void **state)
+{
+    (void)state;
+    start("overflow:host=8MiB", MIB(1024));
+    CUdeviceptr most = allocate(MIB(64)), block[4];
+    for (int i = 0; i < 4; i++)
+        block[i] = allocate(MIB(2));
+    release(block[0]);
+    release(block[2]);
+    CUdeviceptr large = allocate(MIB(4));
+    assert_int_equal(strict_used(STRICT_HOST), MIB(8));
+    expect_refused(MIB(2), &last, "is less than is lacking");
+    release(large);
+    release(block[1]);
+    release(block[3]);
+    release(most);
+    stop();
 }
 
 static void what_forbids_it_is_said(void **state)
@@ -221,7 +303,7 @@ static void small_and_tagged_blocks_stay(void **state)
     tagged.memory_tag = (uint8_t)sg_core_tag(core, "weights", SG_TAG_SAVED);
     assert_true(tagged.memory_tag);
     allocate(MIB(64));
-    expect_refused(MIB(1) / 2, &last, "less than 1.00 MiB never lie");
+    expect_refused(MIB(1) / 8, &last, "less than 256.00 KiB never lie");
     expect_refused(MIB(8), &tagged, "memory that may be paused");
     stop();
 }
@@ -264,6 +346,65 @@ static void calls_that_fail(void **state)
     }
 }
 
+enum { RANDOM_BLOCKS = 48, RANDOM_ACTS = 150, RANDOM_SEEDS = 120 };
+
+/* Frees a block at random: complete at once, or behind work. */
+static void release_at_random(struct random *random, CUdeviceptr *address)
+{
+    const struct sg_tag tag = {.sync = random_below(random, 2) ? SG_FREE_SYNC_COMPLETE : SG_FREE_SYNC_EVENT};
+    assert_int_equal(sg_core_free(core, *address, &tag), CUDA_SUCCESS);
+    *address = 0;
+    inspect(core, 1);
+}
+
+/* Small, regular and huge blocks come and go, with calls that fail. The host has given as much as the books
+   say, which is within the option. In the end it has all back. */
+static void play_at_random(uint64_t seed)
+{
+    struct random random = {seed};
+    CUdeviceptr block[RANDOM_BLOCKS] = {0};
+    start(seed % 2 ? "overflow:host=24MiB" : "overflow:host=200MiB", MIB(seed % 3 ? 1024 : 40));
+    for (int act = 0; act < RANDOM_ACTS; act++) {
+        CUdeviceptr *one = &block[random_below(&random, RANDOM_BLOCKS)];
+        uint64_t most = random_below(&random, 8) ? MIB(6) : MIB(48);
+        if (random_below(&random, 12) == 0)
+            strict_fail_at(1 + random_below(&random, 30), false, CUDA_SUCCESS);
+        if (random_below(&random, 9) == 0)
+            strict_complete(random_below(&random, 20));
+        if (*one)
+            release_at_random(&random, one);
+        else
+            (void)ask(1 + random_below(&random, most), random_below(&random, 5) ? &last : &plain, one);
+        assert_true(value(SG_STAT_overflow_bytes) <= (seed % 2 ? MIB(24) : MIB(200)));
+        uint64_t used = strict_used(STRICT_HOST), booked = value(SG_STAT_overflow_bytes);
+        assert_true(used >= booked && used <= booked + strict_stuck(STRICT_HOST));
+        if (random_below(&random, 40) == 0)
+            sg_core_trim(core, 0, 0);
+    }
+    strict_fail_at(0, false, CUDA_SUCCESS);
+    for (int i = 0; i < RANDOM_BLOCKS; i++)
+        if (block[i])
+            release_at_random(&random, &block[i]);
+    const char *rule;
+    sg_core_destroy(core);
+    assert_int_equal(strict_broken(&rule), 0);
+    assert_int_equal(strict_leaks(), 0);
+    assert_int_equal(strict_used(STRICT_HOST), strict_stuck(STRICT_HOST));
+    assert_int_equal(strict_used(0), strict_stuck(0));
+}
+
+/* OVERFLOW_SEEDS=FROM:TO plays others. */
+static void random_programs(void **state)
+{
+    (void)state;
+    const char *asked = getenv("OVERFLOW_SEEDS");
+    unsigned long long from = 1, to = 1 + RANDOM_SEEDS;
+    if (asked)
+        assert_int_equal(sscanf(asked, "%llu:%llu", &from, &to), 2);
+    for (uint64_t seed = from; seed < to; seed++)
+        play_at_random(seed);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -271,12 +412,17 @@ int main(void)
         cmocka_unit_test(idle_pages_come_first),
         cmocka_unit_test(the_next_block_finds_its_place_on_the_device),
         cmocka_unit_test(memory_behind_work_goes_back_before_the_device_grows),
+        cmocka_unit_test(far_pages_are_kept_while_the_device_is_full),
+        cmocka_unit_test(far_pages_go_back_after_a_while),
+        cmocka_unit_test(a_trim_gives_far_pages_back),
+        cmocka_unit_test(idle_far_pages_move),
         cmocka_unit_test(what_forbids_it_is_said),
         cmocka_unit_test(the_option_is_off_by_default),
         cmocka_unit_test(drivers_without_host_pages),
         cmocka_unit_test(small_and_tagged_blocks_stay),
         cmocka_unit_test(a_host_that_is_out_of_memory),
         cmocka_unit_test(calls_that_fail),
+        cmocka_unit_test(random_programs),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -34,7 +34,7 @@ static void cut(struct model *model)
     uint32_t highest = region->pages;
     while (highest > 0 && !movable(model, highest - 1))
         highest--;
-    uint32_t pages = sg_region_cut_locked(region, want, &first, &busy);
+    uint32_t pages = sg_region_cut_locked(region, want, false, &first, &busy);
     assert_int_equal(pages > 0, highest > 0);
     if (!pages)
         return;
@@ -131,7 +131,7 @@ static void steps(struct model *model, unsigned count)
     flush(model);
     memset(model->region.memory.pin, 0, model->region.pages);
     uint32_t first, busy, pages;
-    while ((pages = sg_region_cut_locked(&model->region, UINT32_MAX, &first, &busy))) {
+    while ((pages = sg_region_cut_locked(&model->region, UINT32_MAX, false, &first, &busy))) {
         for (uint32_t page = first; page < first + pages; page++)
             model->region.memory.handle[page] = 0;
         sg_region_cut_done_locked(&model->region, busy);

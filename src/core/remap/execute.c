@@ -7,7 +7,6 @@
 
 #include "core/remap/page_calls.h"
 #include "core/state/accounts.h"
-#include "core/state/parts.h"
 #include "core/state/replay_steps.h"
 
 /* True if the pages of a run go to the place as they are. */
@@ -49,17 +48,42 @@ static CUresult release_runs_growing(struct sg_plan *plan) SG_REQUIRES(grow)
     return CUDA_SUCCESS;
 }
 
-/* Creates the pages that the plan lacks. A second call goes on where the first was refused. */
+/* Creates the pages that the plan lacks. A second call goes on where the first was refused. A plan for overflow has the host's
+   from page `near` on, or from the first page that the device refuses. */
 static CUresult create_pages_growing(struct sg_plan *plan) SG_REQUIRES(grow)
 {
     SG_ASSERT_HELD(&plan->device->growth.grow);
+    uint64_t page = sg_region_page_bytes(plan->region);
     while (plan->created < plan->create) {
-        CUresult result = sg_page_calls_create_growing(plan->device, sg_region_page_bytes(plan->region),
-            &plan->handles[plan->created]);
-        if (result != CUDA_SUCCESS)
+        CUmemGenericAllocationHandle *handle = &plan->handles[plan->created];
+        bool far = plan->parts.overflow && plan->created >= plan->parts.near;
+        CUresult result = far ? sg_page_calls_create_far_growing(plan->device, page, handle)
+                              : sg_page_calls_create_growing(plan->device, page, handle);
+        plan->created += result == CUDA_SUCCESS;
+        if (result == CUDA_ERROR_OUT_OF_MEMORY && !far && sg_plan_goes_on_far(plan))
+            plan->parts.near = plan->created;
+        else if (result != CUDA_SUCCESS)
             return result;
-        plan->created++;
     }
+    return CUDA_SUCCESS;
+}
+
+/* sg_plan_part_locked() has parted the pages by the books. The driver may have had less, as others take memory meanwhile. So
+   how many there are of the host's stands in the trace, and a replay makes as many. */
+static CUresult create_parted_pages_growing(struct sg_plan *plan) SG_REQUIRES(grow)
+{
+    SG_ASSERT_HELD(&plan->device->growth.grow);
+    struct sg_device *device = plan->device;
+    const struct segalloc_trace_record *replayed = sg_replay_step(device);
+    uint64_t far = sg_replay_step_outcome(replayed, SEGALLOC_TURN_ELSEWHERE, plan->create - plan->parts.near);
+    plan->parts.near = far < plan->create ? plan->create - (uint32_t)far : 0;
+    CUresult result = create_pages_growing(plan);
+    if (result != CUDA_SUCCESS)
+        return result;
+    sg_device_lock(device);
+    sg_emit_step_locked(device, SEGALLOC_TURN_ELSEWHERE, plan->create - plan->parts.near);
+    sg_device_unlock(device);
+    (void)sg_replay_step(device);
     return CUDA_SUCCESS;
 }
 
@@ -218,7 +242,7 @@ CUresult sg_plan_execute_growing(struct sg_plan *plan)
     plan->mapped = 0;
     CUresult result = release_runs_growing(plan);
     if (result == CUDA_SUCCESS)
-        result = create_pages_growing(plan);
+        result = plan->parts.overflow ? create_parted_pages_growing(plan) : create_pages_growing(plan);
     if (result != CUDA_SUCCESS)
         return result;
     result = take_pages_growing(plan);
@@ -247,14 +271,16 @@ void sg_plan_drop_created_growing(struct sg_plan *plan)
     plan->created = 0;
 }
 
-/* Cuts one run of idle pages out of a region, enough for `bytes` at most. False: it has none. */
-static bool cut_idle_locked(struct sg_region *region, uint64_t bytes, struct sg_page_run *ret) SG_REQUIRES(lock)
+/* Cuts one run of idle pages out of a region, with `far` of the host's, enough for `bytes` at most. False: it has none. */
+static bool cut_idle_locked(struct sg_region *region, uint64_t bytes, bool far, struct sg_page_run *ret)
+    SG_REQUIRES(lock)
 {
     SG_ASSERT_REGION_LOCK(region);
     uint64_t page = sg_region_page_bytes(region), want = bytes / page + (bytes % page != 0);
     struct sg_page_run run = {.region = region};
     if (region->lookup.whole_free)
-        run.pages = sg_region_cut_locked(region, want < UINT32_MAX ? (uint32_t)want : UINT32_MAX, &run.first, &run.busy);
+        run.pages =
+            sg_region_cut_locked(region, want < UINT32_MAX ? (uint32_t)want : UINT32_MAX, far, &run.first, &run.busy);
     if (run.pages)
         *ret = run;
     return run.pages;
@@ -272,15 +298,14 @@ static bool give_back_run_growing(struct sg_device *device, const struct sg_page
     unmapped = sg_replay_step_outcome(replayed, SEGALLOC_TURN_GIVEN, unmapped);
     if (unmapped)
         sg_page_calls_release_row_growing(device, region, run->first, run->pages);
-    struct sg_parts *parts = unmapped ? region->memory.parts : NULL;
     sg_device_lock(device);
     if (unmapped) {
-        sg_parts_drop_locked(device, region);
         for (uint32_t page = run->first; page < run->first + run->pages; page++)
             region->memory.handle[page] = 0;
         sg_device_count_pages_locked(device, region, -(int64_t)run->pages);
+        if (sg_device_uncount_far_locked(device, region, run->first, run->pages) < run->pages)
+            device->room.refused_at = 0; /* the driver has a page again */
         sg_region_cut_done_locked(region, run->busy);
-        device->room.refused_at = 0; /* the driver has a page again */
         sg_count(device, SG_STAT_move_cost_ns,
             sg_cost_ns(device->accounts.cost, SG_COST_unmap, 1, run->pages) +
                 sg_cost_ns(device->accounts.cost, SG_COST_release, run->pages, run->pages));
@@ -290,13 +315,13 @@ static bool give_back_run_growing(struct sg_device *device, const struct sg_page
     sg_emit_step_locked(device, SEGALLOC_TURN_GIVEN, unmapped);
     sg_usage_derive_locked(device);
     sg_device_unlock(device);
-    sg_parts_free(parts);
     return unmapped;
 }
 
-/* Gives one run of idle pages back, out of `only`, or with NULL out of the last region that has any. Returns its
-   bytes; 0: there is none, or the driver refused. */
-static uint64_t give_back_one_growing(struct sg_device *device, struct sg_region *only, uint64_t bytes) SG_REQUIRES(grow)
+/* Gives one run of idle pages back, with `far` of the host's. It is out of `only`, or with NULL out of the last region that has
+   any. Returns its bytes; 0: there is none, or the driver refused. */
+static uint64_t give_back_one_growing(struct sg_device *device, struct sg_region *only, uint64_t bytes, bool far)
+    SG_REQUIRES(grow)
 {
     SG_ASSERT_HELD(&device->growth.grow);
     struct sg_page_run run = {0};
@@ -306,7 +331,7 @@ static uint64_t give_back_one_growing(struct sg_device *device, struct sg_region
     (void)(only ? sg_region_drain_quick_lists_locked(only) : sg_device_drain_quick_lists_locked(device));
     for (uint32_t i = device->regions.count; i > 0 && !found; i--)
         found = (!only || only == device->regions.region[i - 1]) &&
-                cut_idle_locked(device->regions.region[i - 1], bytes, &run);
+                cut_idle_locked(device->regions.region[i - 1], bytes, far, &run);
     sg_emit_step_locked(device, SEGALLOC_TURN_CUT, run.pages);
     sg_device_unlock(device);
     return found && give_back_run_growing(device, &run) ? run.pages * sg_region_page_bytes(run.region) : 0;
@@ -319,13 +344,21 @@ uint64_t sg_device_give_back_growing(struct sg_device *device, uint64_t bytes)
     uint64_t given = 0, part = 1;
     sg_alias_unmap_completed_growing(device);
     while (given < bytes && part > 0) {
-        part = give_back_one_growing(device, NULL, bytes - given);
+        part = give_back_one_growing(device, NULL, bytes - given, /* far */ false);
         given += part;
     }
     return given;
 }
 
-void sg_device_retire_growing(struct sg_device *device, struct sg_region *region)
+void sg_device_give_back_far_growing(struct sg_device *device)
+{
+    SG_ASSERT_HELD(&device->growth.grow);
+    while (give_back_one_growing(device, NULL, UINT64_MAX, /* far */ true))
+        ;
+}
+
+/* sg_device_retire_huge() for a thread that has `grow`. */
+static void retire_growing(struct sg_device *device, struct sg_region *region) SG_REQUIRES(grow)
 {
     SG_ASSERT_HELD(&device->growth.grow);
     (void)sg_replay_step(device);
@@ -336,12 +369,12 @@ void sg_device_retire_growing(struct sg_device *device, struct sg_region *region
     sg_emit_step_locked(device, SEGALLOC_TURN_RETIRE, idle);
     sg_device_unlock(device);
     if (idle)
-        (void)give_back_one_growing(device, region, UINT64_MAX);
+        (void)give_back_one_growing(device, region, UINT64_MAX, /* far */ false);
 }
 
 void sg_device_retire_huge(struct sg_device *device, struct sg_region *region)
 {
     sg_replay_grow_lock(device);
-    sg_device_retire_growing(device, region);
+    retire_growing(device, region);
     sg_grow_unlock(device);
 }

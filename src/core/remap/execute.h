@@ -43,11 +43,11 @@ void sg_plan_drop_created_growing(struct sg_plan *plan) SG_REQUIRES(grow);
    Returns the bytes given back, which may exceed `bytes` by part of a page. Takes `lock` for moments. */
 uint64_t sg_device_give_back_growing(struct sg_device *device, uint64_t bytes) SG_REQUIRES(grow);
 
-/* Gives the page of a huge block that was freed, or of one for overflow, back at once, if its work is complete. Nobody else
-   has a use for a page of that size. Its addresses wait for the next such block. Takes `grow` and `lock`. */
-void sg_device_retire_huge(struct sg_device *device, struct sg_region *region);
+/* Gives all idle pages of the host's memory back (overflow.h). Takes `lock` for moments. */
+void sg_device_give_back_far_growing(struct sg_device *device) SG_REQUIRES(grow);
 
-/* sg_device_retire_huge() for a thread that has `grow`. */
-void sg_device_retire_growing(struct sg_device *device, struct sg_region *region) SG_REQUIRES(grow);
+/* Gives the page of a huge block that was freed back at once, if its work is complete. Nobody else has a use for a
+   page of that size. Its addresses wait for the next huge block. Takes `grow` and `lock`. */
+void sg_device_retire_huge(struct sg_device *device, struct sg_region *region);
 
 #endif

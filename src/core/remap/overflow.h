@@ -1,36 +1,53 @@
-/* Overflow: a block for which the device has too little memory lies in the host's in part.
+/* Overflow: pages of the host's memory where the device has too few.
 
-   Nouns. The *far* part of a block is a page in the host's memory that is mapped behind the block's pages of the device
-   (state/parts.h). Kernels reach it at its address, over the link. A block is *lacking* its size beyond idle pages
-   and room.
+   Nouns. A *far* page is in the host's memory, a *near* one in the device's. Kernels reach both at their addresses, a far one
+   over the link. A block is *lacking* its size beyond idle pages and room.
 
    Why: whoever lacks 300 MiB at step 4,000 loses the run. Memory over a link costs bandwidth while that block lives, and
    nothing else. Nothing faults or moves by itself, as managed memory does.
 
-   How: idle pages go back to the driver first. Pages of the device are made until there may be no more, and the far part is what
-   is lacking then. A spare of the device (SG_OVERFLOW_SPARE) stays free, for blocks that are too small to lie elsewhere. A
-   block that is freed gives its memory back at once where its work is complete, else before the device next grows. So the
-   next block finds its place on the device first.
+   How: the block is allocated as any other, by a plan (plan.h), in a region of its own kind. Its place gets idle pages of the
+   device first, and new ones until there may be no more. Idle far pages come next, and last new ones. A spare of the device
+   (SG_OVERFLOW_SPARE) is left alone, for blocks that are too small to lie elsewhere. Near pages are like all others, wherever
+   they are. Far ones serve only here, and only blocks that nothing else could serve.
+
+   Why idle far pages are kept: on a full card the next block needs them again, and making one costs more than moving it. They go
+   back once all that is in use would find room on the device with a margin. Without the margin they do after a while
+   without such blocks (overflow_is_over_locked()). A large free, a growth or a trim finds out.
 
    Limits. Only the option `overflow` allows it, and only the last question of a caller asks for it (`overflow` of struct
-   sg_tag). Blocks of less than SG_OVERFLOW_LEAST have no far part, nor have those of a tag, whose pauses go by pages. There is
-   one region for each such block, so SG_REGIONS_MAX bounds them. The trace has each decision: SEGALLOC_TURN_OVERFLOW
-   and SEGALLOC_TURN_ELSEWHERE.
+   sg_tag). Blocks of less than SG_OVERFLOW_LEAST never lie elsewhere, nor do those of a tag, whose pauses go by pages. No far page
+   has an alias. The trace has each decision, SEGALLOC_TURN_OVERFLOW, SEGALLOC_TURN_ELSEWHERE and SEGALLOC_TURN_RETURN, and the
+   bytes of each block, SEGALLOC_RECORD_FAR.
 
    For example, a card of 24 GiB has 17.1 GiB in use, and 300 MiB idle in two pieces. 7 GiB are asked for, with
-   overflow:host=4GiB. They lack 100 MiB, and the spare is 96 MiB. The idle pages go back, 6.8 GiB of the device's are mapped,
-   and behind them 196 MiB of the host's. */
+   overflow:host=4GiB. They lack 100 MiB, and the spare is 96 MiB. The place gets 204 MiB of the idle pages, 6.6 GiB of new ones,
+   and behind them 196 MiB of the host's. The block is freed, and 7 GiB are more than the margin of 3: the far pages go back at
+   once. */
 #ifndef SG_CORE_REMAP_OVERFLOW_H
 #define SG_CORE_REMAP_OVERFLOW_H
 
-#include "core/state/device.h"
+#include "core/search/take.h"
 
-/* Serves an allocation of `bytes` that the ladder could not serve. CUDA_SUCCESS: *ret is the block's address.
-   CUDA_ERROR_OUT_OF_MEMORY: it may not, or there is too little; why is noted for the shortage. Takes `grow` and `lock`; the
-   caller holds none. */
-CUresult sg_overflow_serve(struct sg_device *device, size_t bytes, const struct sg_tag *tag, CUdeviceptr *ret);
+/* True if overflow is to be tried for an allocation: the option and the caller say so, or the trace of a replay. */
+bool sg_overflow_is_asked(const struct sg_device *device, const struct sg_tag *tag);
 
-/* Gives the memory of such blocks back that were freed, and whose work is complete by now. */
-void sg_overflow_give_back_growing(struct sg_device *device) SG_REQUIRES(grow);
+/* Sets `want` for one more attempt to allocate a block of `bytes`, which the ladder could not serve. False: it may not lie elsewhere, and why is noted for the shortage. */
+bool sg_overflow_begin_growing(struct sg_device *device, size_t bytes, const struct sg_tag *tag, struct sg_want *want)
+    SG_REQUIRES(grow);
+
+/* Notes a block of the region for overflow that is about to be handed out. A record has its bytes in the host's memory, which are
+   returned. */
+uint64_t sg_overflow_note_locked(struct sg_device *device, uint32_t extent) SG_REQUIRES(lock);
+
+/* Says in one line that a block of `bytes` has `far` bytes in the host's memory. No lock held. */
+void sg_overflow_say(const struct sg_device *device, size_t bytes, uint64_t far);
+
+/* True if idle pages of the host's memory may go back, as far as a look shows. */
+bool sg_overflow_may_return_locked(const struct sg_device *device) SG_REQUIRES(lock);
+
+/* Gives them back if they may. The second takes `grow`; both take `lock`. */
+void sg_overflow_return_growing(struct sg_device *device) SG_REQUIRES(grow);
+void sg_overflow_return(struct sg_device *device);
 
 #endif

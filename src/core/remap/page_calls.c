@@ -11,6 +11,13 @@ CUresult sg_page_calls_create_growing(struct sg_device *device, uint64_t bytes, 
     return sg_pages_create(&device->pages, bytes, ret);
 }
 
+CUresult sg_page_calls_create_far_growing(struct sg_device *device, uint64_t bytes, CUmemGenericAllocationHandle *ret)
+{
+    SG_ASSERT_HELD(&device->growth.grow);
+    sg_count(device, SG_STAT_calls_create, 1);
+    return sg_pages_create_on_host(&device->pages, bytes, ret);
+}
+
 CUresult sg_page_calls_unmap_growing(struct sg_device *device, const struct sg_region *region, uint32_t first,
     uint32_t pages)
 {
@@ -50,9 +57,6 @@ void sg_page_calls_release_row_growing(struct sg_device *device, const struct sg
     uint32_t pages)
 {
     SG_ASSERT_HELD(&device->growth.grow);
-    const struct sg_parts *parts = region->memory.parts;
-    for (uint32_t i = 0; parts && i < parts->count; i++)
-        sg_page_calls_release_growing(device, parts->handle[i]);
-    for (uint32_t page = first; !parts && page < first + pages; page++)
+    for (uint32_t page = first; page < first + pages; page++)
         sg_page_calls_release_growing(device, region->memory.handle[page]);
 }

@@ -22,6 +22,10 @@ static inline CUdeviceptr sg_page_address(const struct sg_region *region, uint32
 CUresult sg_page_calls_create_growing(struct sg_device *device, uint64_t bytes, CUmemGenericAllocationHandle *ret)
     SG_REQUIRES(grow);
 
+/* Creates memory for one page in the host's memory (overflow.h). */
+CUresult sg_page_calls_create_far_growing(struct sg_device *device, uint64_t bytes, CUmemGenericAllocationHandle *ret)
+    SG_REQUIRES(grow);
+
 /* Unmaps a row by one call. */
 CUresult sg_page_calls_unmap_growing(struct sg_device *device, const struct sg_region *region, uint32_t first,
     uint32_t pages) SG_REQUIRES(grow);
@@ -37,7 +41,7 @@ CUresult sg_page_calls_access_growing(struct sg_device *device, const struct sg_
 /* Gives a page back to the driver. It frees the memory once the page is mapped nowhere. */
 void sg_page_calls_release_growing(struct sg_device *device, CUmemGenericAllocationHandle handle) SG_REQUIRES(grow);
 
-/* Gives back the memory of a row of pages, whatever each is made of. */
+/* Gives back the memory of a row of pages. */
 void sg_page_calls_release_row_growing(struct sg_device *device, const struct sg_region *region, uint32_t first,
     uint32_t pages) SG_REQUIRES(grow);
 

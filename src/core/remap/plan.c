@@ -37,7 +37,8 @@ enum source {
     COMPLETE, /* of the size that the place needs, with no work on them */
     ANEW,     /* of another size: released and made anew */
     ALIASED,  /* with work on them, which the stream is ordered after: they leave an alias */
-    SOURCES
+    SOURCES,
+    FAR = SOURCES /* as COMPLETE, but of the host's memory: for plans for overflow alone */
 };
 
 /* How many of a region's pages may leave an alias, besides those of this plan. */
@@ -59,7 +60,7 @@ static uint32_t pages_wanted_locked(const struct sg_plan *plan, const struct sg_
     bool same = region->page_units == plan->region->page_units;
     uint64_t page = sg_region_page_bytes(region), want = (bytes + page - 1) / page,
              most = source == ALIASED ? alias_room_locked(plan, region) : UINT32_MAX;
-    if (same == (source == ANEW) || region->lookup.whole_free == 0 || region->memory.parts)
+    if (same == (source == ANEW) || region->lookup.whole_free == 0 || (source == FAR && !region->memory.far_pages))
         return 0;
     return (uint32_t)(want < most ? want : most);
 }
@@ -77,7 +78,7 @@ static uint64_t take_run_locked(struct sg_plan *plan, uint64_t bytes, enum sourc
     for (uint32_t i = 0; i < device->regions.count; i++) {
         uint32_t want = pages_wanted_locked(plan, device->regions.region[i], bytes, source);
         if (want && sg_region_find_source_locked(device->regions.region[i], want,
-                        (struct sg_taker){.slot = plan->slot, .aliases = run.alias}, &best))
+                        (struct sg_taker){plan->slot, run.alias, source == FAR}, &best))
             run.region = device->regions.region[i];
     }
     if (!run.region || !room_for_run_growing(plan))
@@ -134,7 +135,7 @@ static bool find_placement_locked(const struct sg_device *device, struct sg_want
     struct sg_plan *plan) SG_REQUIRES(lock)
 {
     SG_ASSERT_HELD(&device->lock);
-    const struct sg_taker taker = {want.slot, want.aliases};
+    const struct sg_taker taker = {want.slot, want.aliases, false};
     bool found = false;
     for (uint32_t i = 0; i < device->regions.count; i++) {
         struct sg_placement placement;
@@ -161,7 +162,7 @@ static uint64_t shareable_bytes_locked(const struct sg_device *device, const str
     for (uint32_t i = 0; plan->aliases && i < device->regions.count; i++) {
         const struct sg_region *region = device->regions.region[i];
         uint64_t room = sg_alias_room_locked(device, region) * sg_region_page_bytes(region), more;
-        if (region->page_units != plan->region->page_units || region->memory.parts || room <= bytes)
+        if (region->page_units != plan->region->page_units || room <= bytes)
             continue;
         more = sg_region_shareable_pages_locked(region, plan->slot) * sg_region_page_bytes(region);
         bytes += more < room - bytes ? more : room - bytes;
@@ -188,6 +189,18 @@ static struct sg_wanted moves_of_locked(const struct sg_plan *plan) SG_REQUIRES(
         (uint64_t)plan->placement.units << SG_UNIT_SHIFT, plan->refused);
 }
 
+/* How much of the pages of a plan for overflow should be moved. There may be no room for new ones, and what is idle beyond the
+   spare serves then. The rest may be the host's, so none must be moved. */
+static struct sg_wanted near_moves_locked(const struct sg_plan *plan) SG_REQUIRES(lock)
+{
+    SG_ASSERT_HELD(&plan->device->lock);
+    uint64_t page = sg_region_page_bytes(plan->region), need = plan->placement.new_pages * page,
+             room = sg_device_spared_room_locked(plan->device, 0),
+             most = sg_device_spared_room_locked(plan->device, sg_device_idle_locked(plan->device));
+    uint64_t near = (need < most ? need : most) / page * page;
+    return (struct sg_wanted){.should = near > room ? near - room : 0};
+}
+
 /* Chooses the place, and how much of it is moved.
 
    The place with the fewest new pages costs least. But it may stand on idle pages that would have to move. So where
@@ -200,6 +213,10 @@ static CUresult choose_placement_locked(const struct sg_device *device, struct s
     SG_ASSERT_HELD(&device->growth.grow);
     if (!find_placement_locked(device, want, SG_FEWEST_NEW_PAGES, plan))
         return CUDA_ERROR_NOT_FOUND;
+    if (plan->parts.overflow) {
+        *ret = near_moves_locked(plan);
+        return CUDA_SUCCESS;
+    }
     struct sg_wanted wanted = moves_of_locked(plan);
     /* With few idle pages left, moving them would leave parts of pages that no later block might fit. */
     bool scarce = wanted.should && sg_device_idle_locked(device) < device->accounts.usage.reserved.now / SG_SCARCE_SHARE;
@@ -216,11 +233,38 @@ static CUresult choose_placement_locked(const struct sg_device *device, struct s
     return plan_is_feasible_locked(device, plan, wanted.must) ? CUDA_SUCCESS : CUDA_ERROR_OUT_OF_MEMORY;
 }
 
+/* Parts the pages that a plan for overflow lacks yet. New ones of the device come first, as far as there is room. The others are the
+   host's, idle ones before new ones. False: that is more than may be. A plan for anything else has none of the host's. */
+static bool part_pages_locked(struct sg_plan *plan) SG_REQUIRES(lock) SG_REQUIRES(grow)
+{
+    SG_ASSERT_HELD(&plan->device->lock);
+    SG_ASSERT_HELD(&plan->device->growth.grow);
+    struct sg_device *device = plan->device;
+    if (!plan->parts.overflow)
+        return true;
+    uint64_t page = sg_region_page_bytes(plan->region), most = device->growth.far_most / page;
+    uint64_t near = (sg_device_spared_room_locked(device, 0) + taken_bytes(plan, /* own_size */ false)) / page;
+    plan->parts.near = near < plan->create ? (uint32_t)near : plan->create;
+    plan->parts.near_moved = plan->placement.new_pages - plan->create;
+    plan->parts.far_most = most < UINT32_MAX ? (uint32_t)most : UINT32_MAX;
+    if (plan->create > plan->parts.near)
+        (void)take_from_locked(plan, (plan->create - plan->parts.near) * page, FAR);
+    settle_creates(plan);
+    if (plan->create - plan->parts.near <= plan->parts.far_most)
+        return true;
+    device->room.overflow_lacks = device->growth.far_lack;
+    return false;
+}
+
 CUresult sg_plan_make_locked(struct sg_device *device, struct sg_want want, struct sg_plan *ret)
 {
     SG_ASSERT_HELD(&device->lock);
     SG_ASSERT_HELD(&device->growth.grow);
-    struct sg_plan plan = {.device = device, .slot = want.slot, .aliases = want.aliases, .refused = want.refused};
+    struct sg_plan plan = {.device = device,
+        .slot = want.slot,
+        .aliases = want.aliases,
+        .refused = want.refused,
+        .parts.overflow = sg_purpose_kind(want.purpose) == SG_KIND_OVERFLOW};
     struct sg_wanted wanted;
     /* Places are priced by free ranges, so everything that can join does so first. Page sizes are looked at before a
        place is chosen, since that may rule a region out. */
@@ -242,7 +286,7 @@ CUresult sg_plan_make_locked(struct sg_device *device, struct sg_want want, stru
     plan.last_page = (extent->begin + extent->size - 1) / plan.region->page_units;
     uint64_t got = wanted.should ? take_free_pages_locked(&plan, wanted.should) : 0;
     settle_creates(&plan);
-    if (got < wanted.must) {
+    if (got < wanted.must || !part_pages_locked(&plan)) {
         sg_plan_abandon_locked(&plan);
         return CUDA_ERROR_OUT_OF_MEMORY;
     }
@@ -291,6 +335,7 @@ static void settle_runs_locked(struct sg_plan *plan, bool moved) SG_REQUIRES(loc
             count_moved(device, run);
             sg_device_count_pages_locked(device, run->region, -(int64_t)run->pages);
         } else if (run->unmapped) {
+            sg_device_uncount_far_locked(device, run->region, run->first, run->pages);
             for (uint32_t page = run->first; page < run->first + run->pages; page++)
                 run->region->memory.handle[page] = run->lost ? SG_PAGE_LOST : 0;
             sg_device_count_pages_locked(device, run->region, -(int64_t)run->pages);
@@ -348,12 +393,21 @@ static void keep_aliases_locked(struct sg_plan *plan) SG_REQUIRES(lock)
     }
 }
 
+/* True if the page in hand of that index is the host's. Those created come first, of the device and then of the host, then those
+   that were moved, in the same order. */
+static bool plan_page_is_far(const struct sg_plan *plan, uint32_t index)
+{
+    uint32_t near = index < plan->created ? plan->parts.near : plan->created + plan->parts.near_moved;
+    return plan->parts.overflow && index >= near;
+}
+
 uint32_t sg_plan_commit_locked(struct sg_plan *plan)
 {
     SG_ASSERT_HELD(&plan->device->lock);
     struct sg_device *device = plan->device;
     struct sg_region *region = plan->region;
     uint32_t next = 0;
+    uint32_t far = 0;
     settle_runs_locked(plan, /* moved */ true);
     /* The pages in hand are mapped into the gaps in order, so they are noted in that order too. A new page has no
        past. */
@@ -361,10 +415,14 @@ uint32_t sg_plan_commit_locked(struct sg_plan *plan)
         if (!region->memory.handle[page]) {
             region->memory.handle[page] = plan->handles[next];
             region->memory.after[page] = (struct sg_after){0};
+            region->memory.far[page] = plan_page_is_far(plan, next);
+            far += region->memory.far[page];
             plan->handles[next++] = page;
         }
     assert(next == plan->placement.new_pages);
     keep_aliases_locked(plan);
+    region->memory.far_pages += far;
+    sg_gauge_add(&device->accounts.usage.overflow, far * sg_region_page_bytes(region));
     sg_device_count_pages_locked(device, region, next);
     charge_plan_locked(device, plan);
     sg_count(device, SG_STAT_grows, 1);

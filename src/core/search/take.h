@@ -36,7 +36,7 @@ uint32_t sg_device_take_locked(struct sg_device *device, const struct sg_want *w
    the stream is ordered after. 0: nothing fits. */
 uint32_t sg_device_take_thoroughly_locked(struct sg_device *device, const struct sg_want *want) SG_REQUIRES(lock);
 
-/* The last depth. Takes a regular block from any region but a huge one's. 0: none has a range for it, or the block is
+/* The last depth. Takes a regular block from any small or regular region. 0: none has a range for it, or the block is
    not regular. */
 uint32_t sg_device_take_anywhere_locked(struct sg_device *device, const struct sg_want *want) SG_REQUIRES(lock);
 

@@ -75,15 +75,6 @@ struct sg_lists {
    smallest range keeps the most pages whole. In the small region the lowest range does, and it costs less. */
 enum sg_fit { SG_FIT_LOWEST, SG_FIT_SMALLEST };
 
-/* The memory of the only page of a region for overflow. The device's pages come first, all of one size. One of the host's
-   is behind them. */
-struct sg_parts {
-    uint64_t near_bytes, far_bytes; /* of the device's memory, of the host's */
-    uint64_t part_bytes;            /* of each of the device's */
-    uint32_t count, room;           /* handles that there are, the host's last, and that there is room for */
-    CUmemGenericAllocationHandle handle[];
-};
-
 /* The memory behind the addresses, page by page. Each array has an entry for each page of the region. */
 struct sg_region_memory {
     uint32_t mapped; /* pages with a handle of their own */
@@ -92,7 +83,8 @@ struct sg_region_memory {
     CUmemGenericAllocationHandle *handle; /* physical memory; 0: none. Or SG_PAGE_LOST, _ALIAS, _PAUSED */
     uint8_t *pin;                         /* sum of enum sg_pin; not 0: the page may not move */
     uint64_t *alias_target;               /* of an alias: the region and page to which its memory has moved */
-    struct sg_parts *parts;               /* of the only page, where it has several; NULL: a page has one handle */
+    bool *far;                            /* its memory is the host's (remap/overflow.h) */
+    uint32_t far_pages;                   /* how many of those there are */
     struct sg_after *after;               /* the work, at most, after which all that is free in the page comes */
 };
 
@@ -267,11 +259,18 @@ bool sg_region_drain_quick_lists_locked(struct sg_region *region) SG_REQUIRES(lo
 
 /* True if a page may be unmapped now: nothing queued can touch its address, and nobody remembers it. The caller knows
    that it is free. */
-static inline bool sg_region_movable_locked(const struct sg_region *region, uint32_t page) SG_REQUIRES(lock)
+static inline bool sg_region_loose_locked(const struct sg_region *region, uint32_t page) SG_REQUIRES(lock)
 {
     SG_ASSERT_REGION_LOCK(region);
     return !region->memory.pin[page] &&
            (!region->owned.ordered || sg_after_complete(region->owned.clocks, region->memory.after[page]));
+}
+
+/* True if such a page may serve elsewhere on the device: its memory is the device's. */
+static inline bool sg_region_movable_locked(const struct sg_region *region, uint32_t page) SG_REQUIRES(lock)
+{
+    SG_ASSERT_REGION_LOCK(region);
+    return !region->memory.far[page] && sg_region_loose_locked(region, page);
 }
 
 /* True if a page's memory may move for `slot` while its present address stays mapped, as an alias. All work that can
@@ -281,13 +280,13 @@ static inline bool sg_region_shareable_locked(const struct sg_region *region, ui
     SG_REQUIRES(lock)
 {
     SG_ASSERT_REGION_LOCK(region);
-    return !(region->memory.pin[page] & SG_PIN_ASKED) && region->owned.ordered &&
+    return !(region->memory.pin[page] & SG_PIN_ASKED) && !region->memory.far[page] && region->owned.ordered &&
            sg_after_usable(region->owned.clocks, region->memory.after[page], slot) &&
            sg_after_fenced(region->owned.clocks, region->memory.after[page]) &&
            !sg_after_complete(region->owned.clocks, region->memory.after[page]);
 }
 
-/* How many whole free pages may be unmapped now. Deferred blocks do not count. */
+/* How many whole free pages of the device may be unmapped now. Deferred blocks do not count. */
 uint32_t sg_region_idle_locked(const struct sg_region *region) SG_REQUIRES(lock);
 /* Pages that may move for the slot and leave an alias. */
 uint32_t sg_region_shareable_pages_locked(const struct sg_region *region, sg_slot slot) SG_REQUIRES(lock);

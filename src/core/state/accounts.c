@@ -32,8 +32,6 @@ uint64_t sg_device_idle_locked(const struct sg_device *device)
     uint64_t idle = 0;
     for (uint32_t i = 0; i < device->regions.count; i++) {
         const struct sg_region *region = device->regions.region[i];
-        if (region->memory.parts) /* no page of its size can be made of it */
-            continue;
         idle += ((uint64_t)sg_region_idle_locked(region) * region->page_units) << SG_UNIT_SHIFT;
     }
     return idle;
@@ -65,6 +63,19 @@ void sg_device_count_pages_locked(struct sg_device *device, struct sg_region *re
     if (sg_purpose_tag(device->regions.purpose[region->index]))
         sg_emit(device, SEGALLOC_RECORD_TAG_PAGES, 0, sg_device_unknown_stream(device),
             sg_purpose_tag(device->regions.purpose[region->index]), tagged->now);
+}
+
+uint32_t sg_device_uncount_far_locked(struct sg_device *device, struct sg_region *region, uint32_t first, uint32_t pages)
+{
+    SG_ASSERT_HELD(&device->lock);
+    uint32_t far = 0;
+    for (uint32_t page = first; page < first + pages; page++) {
+        far += region->memory.far[page];
+        region->memory.far[page] = false;
+    }
+    region->memory.far_pages -= far;
+    sg_gauge_sub(&device->accounts.usage.overflow, far * sg_region_page_bytes(region));
+    return far;
 }
 
 bool sg_device_drain_quick_lists_locked(struct sg_device *device)

@@ -44,3 +44,14 @@ struct sg_wanted sg_device_moves_wanted_locked(const struct sg_device *device, u
     should = should > must ? should : must;
     return (struct sg_wanted){should < more ? should : more, must};
 }
+
+uint64_t sg_device_spared_room_locked(const struct sg_device *device, uint64_t idle)
+{
+    SG_ASSERT_HELD(&device->lock);
+    uint64_t most = device->capacity_bytes, refused = device->room.refused_at, outside = device->room.outside_bytes;
+    uint64_t beside = device->total_bytes > outside ? device->total_bytes - outside : 0;
+    uint64_t stays = sg_device_held_locked(device) - idle + device->capacity_bytes / SG_OVERFLOW_SPARE;
+    most = beside < most ? beside : most;
+    most = refused && refused < most ? refused : most;
+    return most > stays ? most - stays : 0;
+}

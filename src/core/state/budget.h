@@ -49,6 +49,10 @@ static inline bool sg_device_is_plentiful_locked(const struct sg_device *device,
            sg_is_roomy(used, device->capacity_bytes);
 }
 
+/* Bytes of the device that a block for overflow may take once `idle` bytes are given back. Bounds are the limit, what others leave,
+   and what the driver has refused last. A spare (SG_OVERFLOW_SPARE) is left to blocks that never lie elsewhere. */
+uint64_t sg_device_spared_room_locked(const struct sg_device *device, uint64_t idle) SG_REQUIRES(lock);
+
 /* The most bytes that have ever been allocated. A reader who lets peaks begin again does not change it. */
 uint64_t sg_device_allocated_peak_locked(const struct sg_device *device) SG_REQUIRES(lock);
 

@@ -34,14 +34,14 @@
 enum { SG_REGIONS_MAX = 64, SG_STREAMS_MAX = 256 };
 
 /* Blocks are kept apart by size. Small ones share pages, and regular ones are placed so that pages stay whole. A huge
-   one, above half of the capacity, has a region of one page to itself. So has one that lies in the host's memory in part
-   (remap/overflow.h). */
+   one, above half of the capacity, has a region of one page to itself. Those for which the device had too little memory share
+   the region for overflow, where some pages are in the host's (remap/overflow.h). */
 enum sg_region_kind { SG_KIND_SMALL, SG_KIND_REGULAR, SG_KIND_HUGE, SG_KIND_OVERFLOW, SG_KIND_COUNT };
 
 /* True if a region of the kind has one page, which is one block's. */
 static inline bool sg_kind_has_one_page(enum sg_region_kind kind)
 {
-    return kind == SG_KIND_HUGE || kind == SG_KIND_OVERFLOW;
+    return kind == SG_KIND_HUGE;
 }
 
 /* The *purpose* of a region: the kind of its blocks and their tag of memory (state/tags.h), in one number. So a look at a
@@ -197,6 +197,9 @@ struct sg_growth {
     struct sg_lock grow;
     uint64_t host_granularity;       /* bytes, of pages in the host's memory; 0: there are none, or nobody has asked */
     bool host_asked;                 /* the driver was asked for that */
+    uint64_t far_most;               /* bytes that the block under way may have in the host's memory */
+    enum sg_overflow_lack far_lack;  /* what those are bounded by */
+    uint64_t far_allocs;             /* the statistic allocs at the last block that got any; changes under `lock` too */
     bool second_try;                 /* what is under way has failed before */
     struct sg_scratch handles, runs; /* of the plan (plan.h), or of a pause */
     struct sg_scratch pieces;        /* of a pause: the blocks whose contents are saved */

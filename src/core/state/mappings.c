@@ -15,10 +15,8 @@ static uint64_t pages_mapped_locked(const struct sg_device *device) SG_REQUIRES(
 {
     SG_ASSERT_HELD(&device->lock);
     uint64_t pages = 0;
-    for (uint32_t i = 0; i < device->regions.count; i++) {
-        const struct sg_region_memory *memory = &device->regions.region[i]->memory;
-        pages += memory->parts ? memory->parts->count : memory->mapped;
-    }
+    for (uint32_t i = 0; i < device->regions.count; i++)
+        pages += device->regions.region[i]->memory.mapped;
     return pages;
 }
 

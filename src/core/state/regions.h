@@ -1,8 +1,7 @@
 /* Regions of a device: addresses are reserved for blocks of a kind, and kept for good.
 
-   Kinds: small blocks, regular ones, huge ones and those for overflow. Each of the last two has a region of one page to
-   itself. Why for good:
-   an address is looked up without a lock, among ranges that are only ever appended. So cudaFree of foreign memory
+   Kinds: small blocks, regular ones, huge ones and those for overflow. A huge one has a region of one page to itself. Why
+   for good: an address is looked up without a lock, among ranges that are only ever appended. So cudaFree of foreign memory
    costs a few comparisons, and a forked child can still say whose an address is. Why so many addresses: they cost
    nothing, and a block can then be placed beside what stays. Limits: SG_REGIONS_MAX (64) regions a device.
 
@@ -25,6 +24,14 @@ static inline bool sg_device_suits_locked(const struct sg_device *device, uint32
     return device->regions.purpose[index] == purpose &&
            (!sg_kind_has_one_page(sg_purpose_kind(purpose)) ||
                (region->units >= units && region->units - units < device->granularity >> SG_UNIT_SHIFT));
+}
+
+/* True if a region is one for overflow. Its pages may be the host's, so none of them serves elsewhere. */
+static inline bool sg_device_is_overflow_locked(const struct sg_device *device, const struct sg_region *region)
+    SG_REQUIRES(lock)
+{
+    SG_ASSERT_HELD(&device->lock);
+    return sg_purpose_kind(device->regions.purpose[region->index]) == SG_KIND_OVERFLOW;
 }
 
 /* Adds a region of at least `bytes` for a purpose. The driver is asked for addresses; a huge block takes those of one

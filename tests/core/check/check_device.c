@@ -218,9 +218,9 @@ static const char *region_of_device_broken(const struct sg_device *device, uint3
     MUST(region->index == i && sg_purpose_kind(device->regions.purpose[i]) < SG_KIND_COUNT);
     MUST((uint64_t)region->units << SG_UNIT_SHIFT <= region->reserved);
     MUST(sg_purpose_tag(device->regions.purpose[i]) < SG_TAGS);
-    MUST(!region->memory.parts ||
-         (sg_purpose_kind(device->regions.purpose[i]) == SG_KIND_OVERFLOW && region->memory.mapped == 1 &&
-             region->memory.parts->near_bytes + region->memory.parts->far_bytes == sg_region_page_bytes(region)));
+    for (uint32_t page = 0; page < region->pages; page++)
+        MUST(!region->memory.far[page] || (sg_purpose_kind(device->regions.purpose[i]) == SG_KIND_OVERFLOW &&
+                                              sg_page_is_there(region->memory.handle[page])));
     MUST(sg_kind_has_one_page(sg_purpose_kind(device->regions.purpose[i]))
              ? region->pages == 1
              : sg_region_page_bytes(region) % device->granularity == 0 &&

@@ -195,9 +195,8 @@ static int walk_take_record(struct walker *walker, const struct segalloc_trace_r
     case SEGALLOC_RECORD_ALLOCATE_FAILURE:
     case SEGALLOC_RECORD_REFUSED_OUTSIDE:
         return walk_fail(walker, record, ordinal);
-    case SEGALLOC_RECORD_TURN:
-        if (record->id == SEGALLOC_TURN_ELSEWHERE && record->size > 1) /* the allocation itself comes later */
-            walker->far[record->thread % FAR_THREADS] = record->size;
+    case SEGALLOC_RECORD_FAR: /* the allocation itself comes next */
+        walker->far[record->thread % FAR_THREADS] = record->size;
         return 0;
     default:
         return 0;
