@@ -39,6 +39,32 @@ static void bytes_for_two_owners_without_order(void **state)
     expect_hazards(before, 1);
 }
 
+/* Two rows, at both ends of the block: what lies between may be written by another stream. */
+static void bytes_between_rows_are_not_touched(void **state)
+{
+    (void)state;
+    for (int copies = 0; copies < 2; copies++) {
+        uint64_t before = segalloc_sim_hazards();
+        gate.open = gate.reached = false;
+        ok(cuLaunchHostFunc(a, wait_at_gate, &gate));
+        segalloc_sim_owner(memory, 4096, 1);
+        const CUDA_MEMCPY2D copy = {.srcMemoryType = CU_MEMORYTYPE_DEVICE,
+            .srcDevice = memory + 8192,
+            .srcPitch = 128,
+            .dstMemoryType = CU_MEMORYTYPE_DEVICE,
+            .dstDevice = memory,
+            .dstPitch = 3968,
+            .WidthInBytes = 128,
+            .Height = 2};
+        ok(copies ? cuMemcpy2DAsync_v2(&copy, a) : cuMemsetD2D8Async(memory, 3968, 1, 128, 2, a));
+        segalloc_sim_owner(memory, 4096, 2);
+        ok(cuMemsetD8Async(memory + 128, 2, 3840, b));
+        assert_int_equal(segalloc_sim_hazards(), before);
+        ok(cuMemsetD8Async(memory + 3967, 2, 2, b));
+        expect_hazards(before, 1);
+    }
+}
+
 static void order_by_stream_and_by_event_is_seen(void **state)
 {
     (void)state;
@@ -401,6 +427,7 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(bytes_for_two_owners_without_order),
+        cmocka_unit_test(bytes_between_rows_are_not_touched),
         cmocka_unit_test(order_by_stream_and_by_event_is_seen),
         cmocka_unit_test(two_addresses_of_a_page_are_the_same_bytes),
         cmocka_unit_test(bytes_have_one_owner_at_a_time),

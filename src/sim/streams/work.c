@@ -105,6 +105,19 @@ void sim_work_touch_kept(struct sim_work *work, uint64_t address, uint64_t bytes
     grown[work->touch_count++] = (struct sim_touch){.address = address, .bytes = bytes, .write = write};
 }
 
+/* Bytes between two rows may be another stream's: an allocator looks at the ends of a row of bytes, and others write between. */
+void sim_work_touch_rows(struct sim_work *work, uint64_t address, uint64_t width, uint64_t pitch, uint64_t rows,
+    bool write)
+{
+    enum { ROWS_APART = 16 };
+    if (rows > ROWS_APART || pitch == width) {
+        sim_work_touch(work, address, (rows - 1) * pitch + width, write);
+        return;
+    }
+    for (uint64_t row = 0; row < rows; row++)
+        sim_work_touch(work, address + row * pitch, width, write);
+}
+
 void sim_work_free(struct sim_work *work)
 {
     for (unsigned i = 0; i < work->touch_count; i++)

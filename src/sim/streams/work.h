@@ -86,6 +86,10 @@ struct sim_work *sim_work_copy(const struct sim_work *work);
 void sim_work_free(struct sim_work *work);
 /* Notes that it touches these bytes. */
 void sim_work_touch(struct sim_work *work, uint64_t address, uint64_t bytes, bool write);
+/* Notes that it touches rows of `width` bytes that begin `pitch` bytes apart. Many rows are noted as one range, with what lies between
+   them. */
+void sim_work_touch_rows(struct sim_work *work, uint64_t address, uint64_t width, uint64_t pitch, uint64_t rows,
+    bool write);
 /* The same where nobody but the work itself asks: a kernel looks for its memory when it runs. */
 void sim_work_touch_kept(struct sim_work *work, uint64_t address, uint64_t bytes, bool write);
 /* It waits for that point too, 0; -ENOMEM when out of host memory. */

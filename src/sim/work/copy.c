@@ -132,13 +132,21 @@ static void copy_finish(struct sim_work *work)
     free(copy->staged);
 }
 
+/* A side of one slice is noted row by row. */
+static void copy_touch_side(struct sim_work *work, const struct sim_box *box, const struct sim_side *side, bool write)
+{
+    if (box->depth == 1 && box->height)
+        sim_work_touch_rows(work, side->address, box->width, side->pitch, box->height, write);
+    else
+        sim_work_touch(work, side->address, box_extent(box, side), write);
+}
+
 static void copy_touch(struct sim_work *work, const struct copy *copy)
 {
-    const struct sim_box *box = &copy->box;
     if (copy->device_src)
-        sim_work_touch(work, box->src.address, box_extent(box, &box->src), false);
+        copy_touch_side(work, &copy->box, &copy->box.src, false);
     if (copy->device_dst)
-        sim_work_touch(work, box->dst.address, box_extent(box, &box->dst), true);
+        copy_touch_side(work, &copy->box, &copy->box.dst, true);
 }
 
 CUresult sim_copy_work(const CUDA_MEMCPY3D *params, struct sim_work **ret)

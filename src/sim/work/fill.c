@@ -96,7 +96,8 @@ static struct sim_work *fill_new_work(struct sim_fill fill)
     struct sim_work *work = sim_work_new(sizeof fill, fill_run, fill_finish);
     if (work) {
         *(struct sim_fill *)work->payload = fill;
-        sim_work_touch(work, fill.address, fill_extent(&fill), true);
+        if (fill.height)
+            sim_work_touch_rows(work, fill.address, fill.width * fill.element, fill.pitch, fill.height, true);
         work->capturable = true;
         work->node = CU_GRAPH_NODE_TYPE_MEMSET;
     }
