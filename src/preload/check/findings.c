@@ -35,8 +35,8 @@ uint64_t sg_findings_count(void)
     return sum;
 }
 
-/* The place that a finding is told for: where the block was freed. Where that is not known, as of a wrong free, or where it was the
-   end of a context, it is where the finding was made. */
+/* The place that stands for a finding: where the block was freed. Where that is not known, as of a wrong free, it is where the finding
+   was made. So it is where a context's end has freed the block. */
 static uint32_t finding_place(const struct sg_finding *finding)
 {
     if (finding->block && finding->block->freed.site && finding->kind != SG_FINDING_GONE_FREE)

@@ -323,7 +323,7 @@ static void free_after_context(void)
     last = cuMemFree_v2(address);
 }
 
-/* The same twice, at two places: first of a block that is not guarded. */
+/* Two frees after the end of a context, at two places: the first one is of a block that is not guarded. */
 static void frees_after_contexts(void)
 {
     CUcontext first, second, third;
