@@ -274,6 +274,7 @@ static void fork_child(void)
         atomic_store(&sg_process.state, SG_PROCESS_PASSTHROUGH);
     }
     sg_captures_fork_child();
+    sg_pause_fork_child();
     sg_process_locks_reset();
 }
 

@@ -27,6 +27,7 @@ enum { REST_NS = 100000 };
 static atomic_flag ordering = ATOMIC_FLAG_INIT;
 static _Atomic uint32_t begun;        /* orders so far */
 static bool retains;                  /* sg_pause_retain(); changes between orders */
+static bool torn; /* in a forked child: an order was under way in the parent, so its notes may be half made */
 static atomic_bool said_segments;     /* the line about fixed segments was printed */
 static _Atomic uint32_t said_refused; /* a bit for each tag of which a line was printed since it was paused */
 
@@ -355,7 +356,7 @@ CUresult sg_resume_tags(struct sg_core *core, const char *name, uint64_t *ret_by
 const void *sg_pause_backup(CUdeviceptr address, uint64_t bytes)
 {
     pause_begin();
-    const void *found = sg_contents_find(address, bytes);
+    const void *found = torn ? NULL : sg_contents_find(address, bytes);
     atomic_flag_clear(&ordering);
     return found;
 }
@@ -375,6 +376,16 @@ CUresult sg_pause_folder(const char *folder, uint64_t staging)
     return fine ? CUDA_SUCCESS : CUDA_ERROR_INVALID_VALUE;
 }
 
+/* The thread of an order is not in the child, so nobody would end it there. Where none was under way, copies stay to be found.
+
+   For example, a thread pauses "w" while another forks. The child finds no copies of "w", rather than some that were not
+   made yet. */
+void sg_pause_fork_child(void)
+{
+    torn = atomic_flag_test_and_set(&ordering) || torn;
+    atomic_flag_clear(&ordering);
+}
+
 uint32_t sg_pause_orders(void)
 {
     return atomic_load(&begun);
@@ -386,7 +397,7 @@ void sg_pause_freed(CUdeviceptr address, uint32_t orders)
 {
     if (atomic_flag_test_and_set(&ordering))
         return;
-    if (atomic_load(&begun) == orders)
+    if (atomic_load(&begun) == orders && !torn)
         sg_contents_freed(address);
     atomic_flag_clear(&ordering);
 }

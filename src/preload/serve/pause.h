@@ -48,6 +48,9 @@ void sg_pause_retain(bool retain);
 /* Where files of contents go (contents_file.h). */
 CUresult sg_pause_folder(const char *folder, uint64_t staging);
 
+/* In a forked child: an order of another thread is not waited for. */
+void sg_pause_fork_child(void);
+
 /* How many orders have begun. */
 uint32_t sg_pause_orders(void);
 

@@ -1,9 +1,13 @@
 /* Preloaded: pauses at the edges of what can be paused. Pages that others remember keep the whole order from beginning, and
    nothing is lost. A device that reaches another's memory is waited for, and reaches it again. Memory for other processes is refused with
    the reason. Memory that a graph holds leaves with the rest. A device that is reset has none, and its tags can be resumed and used
-   again. The argument says which. */
+   again. A child that is forked beside an order waits for nobody. The argument says which. */
+#include <pthread.h>
+#include <stdatomic.h>
 #include <stdbool.h>
 #include <stdlib.h>
+#include <sys/wait.h>
+#include <unistd.h>
 
 #include "cuda_proto.h"
 #include "extra.h"
@@ -144,6 +148,53 @@ static void reset(void)
     EXPECT(cudaFree(weights) == cudaSuccess);
 }
 
+static atomic_bool ended;
+static atomic_int orders;
+
+static void *give_orders(void *unused)
+{
+    while (!atomic_load(&ended)) {
+        EXPECT(pause_tag("weights") == 0 && resume_tag("weights") == 0);
+        atomic_fetch_add(&orders, 1);
+    }
+    return unused;
+}
+
+/* Children of a process in which another thread gives orders: each ends, whatever it asks. One that hangs is ended by its alarm. */
+static void forked(void)
+{
+    enum { CHILDREN = 24, DEADLINE_S = 60 };
+    const void *(*backup)(const void *address, size_t bytes);
+    int (*retain)(int on), status = -1;
+    pthread_t thread;
+    find("segalloc_backup", &backup);
+    find("segalloc_backup_retain", &retain);
+    unsigned char *weights = filled("weights", 0, 16 * MIB, 4);
+    EXPECT(pthread_create(&thread, NULL, give_orders, NULL) == 0);
+    for (int i = 0; i < CHILDREN && !failures; i++) {
+        for (int before = atomic_load(&orders); atomic_load(&orders) == before && !failures;)
+            usleep(100 * (useconds_t)i);
+        pid_t child = fork();
+        if (child == 0) {
+            alarm(DEADLINE_S);
+            (void)backup(weights, 4);
+            (void)retain(0);
+            (void)cudaFree(weights);
+            _exit(pause_tag("weights") == 0);
+        }
+        EXPECT(child > 0 && waitpid(child, &status, 0) == child && status == 0);
+    }
+    atomic_store(&ended, true);
+    EXPECT(pthread_join(thread, NULL) == 0 && pause_tag("weights") == 0);
+    pid_t child = fork(); /* beside no order the copies are there */
+    if (child == 0) {
+        const unsigned char *copy = backup(weights, 16 * MIB);
+        _exit(!copy || copy[0] != 4 || copy[16 * MIB - 1] != 4);
+    }
+    EXPECT(child > 0 && waitpid(child, &status, 0) == child && status == 0);
+    EXPECT(resume_tag("weights") == 0 && all_are(weights, 16 * MIB, 4) && cudaFree(weights) == cudaSuccess);
+}
+
 int main(int argc, char **argv)
 {
     const char *what = argc > 1 ? argv[1] : "";
@@ -162,6 +213,8 @@ int main(int argc, char **argv)
         held();
     else if (strcmp(what, "reset") == 0)
         reset();
+    else if (strcmp(what, "forked") == 0)
+        forked();
     else
         shared();
     return failures != 0;
