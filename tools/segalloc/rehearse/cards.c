@@ -252,7 +252,11 @@ uint64_t sg_rehearse_smallest(const struct sg_rehearse *rehearse, const struct s
 {
     if (card->asked && !card->fits) /* what it would have taken there is not known */
         return 0;
-    return card->ran ? card->ran_smallest : rehearse->alone.segalloc;
+    /* A program that adapts takes as much on this card as it did at first, however little it makes do with on a smaller one. */
+    bool as_at_first = (rehearse->adapts || rehearse->differs) && card->fits && rehearse->first_smallest <= card->bytes;
+    uint64_t smallest = as_at_first && rehearse->first_smallest > rehearse->alone.segalloc ? rehearse->first_smallest
+                                                                                           : rehearse->alone.segalloc;
+    return card->ran ? card->ran_smallest : smallest;
 }
 
 uint64_t sg_rehearse_short_by(const struct sg_rehearse *rehearse, const struct sg_rehearse_card *card)

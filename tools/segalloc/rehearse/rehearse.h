@@ -157,6 +157,7 @@ struct sg_rehearse {
     struct sg_search search;  /* of the only process, where its own end is good; else nothing */
     bool true_size;           /* the run itself is on a card of the size of the only one named */
     bool adapts;              /* it fits a card because it makes do with less there */
+    uint64_t first_smallest;  /* the smallest card by its first run, bytes: it asked for so much there */
     bool beyond;              /* it stopped where no card named has an end, and what it does at that end was tried */
     uint64_t endless_bytes;   /* of the card without end */
     bool lags;                /* what is held at a moment depends on how far the GPU has come */

@@ -380,7 +380,8 @@ static void print_sum(const struct sg_rehearse *rehearse)
         if (!least || !card->fits || card->bytes < least || card->bytes - least < card->margin)
             continue;
         printf("  %s = %s %s + %s margin + %s left\n", sg_size_format(card->bytes, size),
-            sg_size_format(least, smallest), card->ran || rehearse->differs ? "needed there" : "smallest card",
+            sg_size_format(least, smallest),
+            card->ran || rehearse->adapts || rehearse->differs ? "needed there" : "smallest card",
             sg_size_format(card->margin, margin), sg_size_format(card->bytes - least - card->margin, left));
     }
     for (unsigned i = 0; i < rehearse->card_count; i++)

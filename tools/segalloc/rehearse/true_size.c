@@ -330,6 +330,7 @@ int sg_rehearse_true_sizes(struct sg_rehearse *rehearse, struct sg_launch *launc
     struct true_size at = {rehearse, launch, once, malloc(sizeof *at.trial)};
     if (!at.trial)
         return sg_tool_error(rehearse->verb, "no host memory left");
+    rehearse->first_smallest = rehearse->alone.segalloc;
     bool ran_out = rehearse->run.status != 0, beyond = sg_rehearse_stopped_beyond(rehearse);
     int status = beyond || ran_out ? 0 : learn_late_peak(&at);
     bool uneven = sg_rehearse_is_uneven(rehearse);
