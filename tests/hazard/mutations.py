@@ -110,9 +110,14 @@ def objects_of(source):
 
 
 def layer_of(path):
-    """The folder on the include path that a source file lies below, and its name from there."""
+    """The layer that a source file is of, which is on the include path as src is, and its name from there."""
     parts = path.split("/")
     return "/".join(parts[:2]), "/".join(parts[2:])
+
+
+def copy_of(path, folder):
+    """Where the copy of a source file is: from `folder` on it has the name that it has from src on."""
+    return os.path.join(folder, *path.split("/")[1:])
 
 
 def sources_of(mutation):
@@ -121,16 +126,21 @@ def sources_of(mutation):
     if not name.endswith(".h"):
         return [mutation["file"]]
     including, found, texts = {name}, set(), {}
+    from_src = os.path.basename(layer) + "/"
     for folder, _, files in os.walk(os.path.join(SOURCE, layer)):
         for file in files:
             path = os.path.join(folder, file)
             with open(path, encoding="utf-8", errors="replace") as text:
-                texts[os.path.relpath(path, os.path.join(SOURCE, layer))] = set(
-                    re.findall(r'^#include "([^"]+)"', text.read(), re.MULTILINE))
+                included = re.findall(r'^#include "([^"]+)"', text.read(), re.MULTILINE)
+                texts[os.path.relpath(path, os.path.join(SOURCE, layer))] = {
+                    one[len(from_src):] if one.startswith(from_src) else one for one in included}
     while found != including:
         found = set(including)
         including |= {other for other, names in texts.items() if names & found}
-    return sorted(f"{layer}/{other}" for other in including if other.endswith(".c"))
+    sources = sorted(f"{layer}/{other}" for other in including if other.endswith(".c"))
+    if not sources:
+        raise ValueError(f"{mutation['name']}: no source of {layer} includes {name}")
+    return sources
 
 
 def blank(text):
@@ -198,10 +208,10 @@ def mutate(mutation, folder):
     """Writes the changed copy where its layer has it, and of a header copies of what includes it."""
     mutation["file"], text = locate(mutation)
     for source in sources_of(mutation) + [mutation["file"]]:
-        copy = os.path.join(folder, layer_of(source)[1])
+        copy = copy_of(source, folder)
         os.makedirs(os.path.dirname(copy), exist_ok=True)
         shutil.copy(os.path.join(SOURCE, source), copy)
-    with open(os.path.join(folder, layer_of(mutation["file"])[1]), "w", encoding="utf-8") as file:
+    with open(copy_of(mutation["file"], folder), "w", encoding="utf-8") as file:
         file.write(text)
 
 
@@ -219,8 +229,8 @@ def compile_copy(mutation, folder, source, output, command):
             skip = True
         elif argument != "-MD" and os.path.normpath(os.path.join(BUILD, argument)) != original:
             arguments.append(argument)
-    done = run(arguments + ["-w", "-iquote", folder, "-iquote", os.path.dirname(original), "-o", made, "-c",
-                            os.path.join(folder, layer_of(source)[1])])
+    done = run(arguments + ["-w", "-iquote", folder, "-iquote", copy_of(layer_of(source)[0], folder), "-iquote",
+                            os.path.dirname(original), "-o", made, "-c", copy_of(source, folder)])
     if done.returncode:
         raise ValueError(f"{mutation['name']}: it does not compile: {done.stderr.strip()[:400]}")
     return made
@@ -560,7 +570,8 @@ def list_all(mutations):
     for mutation in mutations:
         print(f"{mutation['name']}: {mutation['what']}")
         try:
-            locate(mutation)
+            mutation["file"], _ = locate(mutation)
+            sources_of(mutation)
         except (OSError, ValueError) as error:
             behind += 1
             print(error, file=sys.stderr)
