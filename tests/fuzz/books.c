@@ -7,7 +7,7 @@
 
 /* Addresses: a range of its own for each reservation, RANGE_SHIFT bits apart, so that its number can be read from
    them. */
-enum { RANGE_SHIFT = 42, RANGES = 1 << 12, HANDLES = 1 << 19 };
+enum { RANGE_SHIFT = 42, RANGES = 1 << 12, HANDLES = 1 << 19, MEMORIES = FUZZ_DEVICES + 1 }; /* the last: the host's */
 static const CUdeviceptr FIRST_ADDRESS = UINT64_C(1) << 46;
 static const uint64_t ENTRIES = UINT64_C(1) << 27;
 
@@ -40,8 +40,8 @@ static struct {
     uint32_t ranges;
     struct handle handle[HANDLES];
     uint32_t handles, first_handle, held_handles, live_ranges; /* held_handles: and not left */
-    uint64_t used[FUZZ_DEVICES], outside[FUZZ_DEVICES], held[FUZZ_DEVICES], mapped[FUZZ_DEVICES], plain[FUZZ_DEVICES],
-        unmapped[FUZZ_DEVICES]; /* bytes of handles that are held and mapped nowhere */
+    uint64_t used[MEMORIES], outside[MEMORIES], held[MEMORIES], mapped[MEMORIES], plain[MEMORIES],
+        unmapped[MEMORIES]; /* bytes of handles that are held and mapped nowhere */
     struct entry *entries;
     uint64_t next_entry;
     struct {
@@ -135,7 +135,7 @@ void books_outside(int device, uint64_t bytes)
 static void use_up(int device, uint64_t bytes)
 {
     the.used[device] += bytes;
-    if (the.used[device] > the.total)
+    if (device != BOOKS_HOST && the.used[device] > the.total)
         books_breaks("more than the card has is in use");
 }
 
@@ -228,10 +228,11 @@ static CUresult granularity(size_t *ret, const CUmemAllocationProp *prop, CUmemA
 static CUresult create(CUmemGenericAllocationHandle *ret, size_t bytes, const CUmemAllocationProp *prop,
     unsigned long long flags)
 {
-    int device = prop->location.id;
-    if (!bytes || !is_granular(bytes) || flags || device < 0 || device >= the.devices)
+    bool on_host = prop->location.type == CU_MEM_LOCATION_TYPE_HOST;
+    int device = on_host ? BOOKS_HOST : prop->location.id;
+    if (!bytes || !is_granular(bytes) || flags || (!on_host && (device < 0 || device >= the.devices)))
         return books_refuses("a page is created as no driver does");
-    if (books_fails(BOOKS_create) || bytes > the.total - the.used[device])
+    if (books_fails(BOOKS_create) || (!on_host && bytes > the.total - the.used[device]))
         return CUDA_ERROR_OUT_OF_MEMORY;
     if (the.handles == HANDLES)
         return books_full();
@@ -420,7 +421,8 @@ static CUresult device_total(size_t *ret, CUdevice device)
 static CUresult device_attribute(int *ret, CUdevice_attribute attribute, CUdevice device)
 {
     (void)device;
-    *ret = attribute == CU_DEVICE_ATTRIBUTE_VIRTUAL_MEMORY_MANAGEMENT_SUPPORTED;
+    *ret = attribute == CU_DEVICE_ATTRIBUTE_VIRTUAL_MEMORY_MANAGEMENT_SUPPORTED ||
+           attribute == CU_DEVICE_ATTRIBUTE_HOST_VIRTUAL_MEMORY_MANAGEMENT_SUPPORTED;
     return CUDA_SUCCESS;
 }
 
@@ -453,7 +455,7 @@ void books_reset(uint8_t devices, uint64_t total, uint64_t granule, bool named)
     the.granularity = granule;
     the.ranges = the.handles = the.held_handles = the.live_ranges = 0;
     the.next_entry = the.next_number = the.failed = the.left = 0;
-    for (int i = 0; i < FUZZ_DEVICES; i++)
+    for (int i = 0; i < MEMORIES; i++)
         the.used[i] = the.outside[i] = the.held[i] = the.mapped[i] = the.plain[i] = the.unmapped[i] = 0;
     books_heal();
     books_reset_events(named);

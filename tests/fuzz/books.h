@@ -63,6 +63,9 @@ int books_current(void);
 /* Others have `bytes` of a device, as far as there are so many left. */
 void books_outside(int device, uint64_t bytes);
 
+/* The host's memory, in place of a device: pages there are made with its location. It has as much as all programs ask for. */
+enum { BOOKS_HOST = FUZZ_DEVICES };
+
 struct books_sums books_sums(int device);
 
 /* Bytes of a device that are in use, by others too. */

@@ -158,6 +158,11 @@ static void draw_conf(void)
     if (one_in(10))
         conf("limit_visible", "True");
     draw_splitting();
+    if (one_in(1)) {
+        char host[40];
+        snprintf(host, sizeof host, "host=%lluB", (unsigned long long)(the.setup.total / (1 + below(6))));
+        conf("overflow", host);
+    }
     the.setup.conf = the.conf;
 }
 

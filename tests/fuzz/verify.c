@@ -87,12 +87,14 @@ static const char *mappings_broken(const struct sg_device *device, const struct 
 static void verify_handles(const struct sg_device *device, const struct sg_check_sums *sums, enum sg_check_depth depth)
 {
     struct books_sums books = books_sums(device->ordinal);
+    uint64_t far = device->accounts.usage.overflow.now, near = sums->mapped - far;
     if (!books_left()) {
-        MUST(books.handle_bytes == sums->mapped, "handles that were made are neither held nor released");
-        MUST(books.mapped_bytes == sums->mapped + sums->old, "there are mappings that the core knows nothing of");
-        MUST(books.used == sums->mapped, "more of the card is in use than the core believes");
+        MUST(books.handle_bytes == near, "handles that were made are neither held nor released");
+        MUST(books.mapped_bytes == near + sums->old, "there are mappings that the core knows nothing of");
+        MUST(books.used == near, "more of the card is in use than the core believes");
     }
-    MUST(books.handle_bytes >= sums->mapped && books.used >= sums->mapped, "the core has pages that were released");
+    MUST(books.handle_bytes >= near && books.used >= near, "the core has pages that were released");
+    MUST(far <= play.conf.overflow_host, "more of the host's memory is taken than may be");
     for (uint32_t i = 0; depth >= SG_CHECK_TABLES && i < device->regions.count; i++) {
         const char *broken = mappings_broken(device, device->regions.region[i]);
         MUST(!broken, broken);
@@ -114,11 +116,12 @@ static void verify_device(struct sg_device *device, enum sg_check_depth depth)
     if (device->mode == SG_MODE_EXPANDABLE)
         verify_handles(device, &sums, depth);
     else if (!books_left())
-        MUST(books_sums(ordinal).used >= usage->reserved.now, "memory is held that is not there");
+        MUST(books_sums(ordinal).used >= usage->reserved.now - usage->overflow.now, "memory is held that is not there");
     uint64_t most = play.most_reserved[ordinal], capacity = sg_device_capacity(device);
-    if (most == UINT64_MAX || usage->reserved.now < most)
-        play.most_reserved[ordinal] = most = usage->reserved.now;
-    MUST(usage->reserved.now <= (capacity > most ? capacity : most), "more is held than may be");
+    uint64_t held = usage->reserved.now - usage->overflow.now;
+    if (most == UINT64_MAX || held < most)
+        play.most_reserved[ordinal] = most = held;
+    MUST(held <= (capacity > most ? capacity : most), "more is held than may be");
 }
 
 /* The statistics that are made of others. */
@@ -134,10 +137,24 @@ static void verify_stats(int device, const struct sg_check_sums *sums)
         MUST(stats.peak[i] == 0 || stats.peak[i] >= value[i], "a peak is lower than the level");
 }
 
+/* The host's memory is what the devices' books say that they have of it. */
+static void verify_host(void)
+{
+    uint64_t far = 0;
+    for (int i = 0; i < play.setup->devices; i++) {
+        const struct sg_device *device = sg_device_known(play.core, i);
+        far += device ? device->accounts.usage.overflow.now : 0;
+    }
+    struct books_sums books = books_sums(BOOKS_HOST);
+    MUST(books_left() || (books.handle_bytes == far && books.mapped_bytes == far), "pages of the host's are lost");
+    MUST(books.handle_bytes >= far, "the core has pages of the host's that were released");
+}
+
 void verify(enum sg_check_depth depth)
 {
     const char *broken = sg_core_ranges_broken(play.core);
     MUST(!broken, broken);
+    verify_host();
     for (int i = 0; i < play.setup->devices && !books_broken(); i++) {
         struct sg_device *device = sg_device_known(play.core, i);
         if (device)

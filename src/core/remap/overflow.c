@@ -122,7 +122,7 @@ uint64_t sg_overflow_note_locked(struct sg_device *device, uint32_t id)
         begin = next;
     }
     far <<= SG_UNIT_SHIFT;
-    device->growth.far_allocs = device->accounts.usage.allocs;
+    device->room.far_allocs = device->accounts.usage.allocs;
     if (!far)
         return 0;
     sg_count(device, SG_STAT_overflow_blocks, 1);
@@ -150,7 +150,7 @@ static bool overflow_is_over_locked(const struct sg_device *device) SG_REQUIRES(
     SG_ASSERT_HELD(&device->lock);
     const struct sg_usage *usage = &device->accounts.usage;
     uint64_t room = sg_device_spared_room_locked(device, sg_device_held_locked(device)), used = usage->active.now;
-    bool long_ago = usage->allocs - device->growth.far_allocs >= SG_OVERFLOW_ALLOCS;
+    bool long_ago = usage->allocs - device->room.far_allocs >= SG_OVERFLOW_ALLOCS;
     return used + (long_ago ? 0 : device->capacity_bytes / SG_OVERFLOW_MARGIN) <= room;
 }
 

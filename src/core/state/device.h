@@ -162,6 +162,7 @@ struct sg_room {
     struct sg_outside outside;   /* to the byte, as the observer has it; nothing is decided by it */
     uint64_t refused_at;         /* reserved bytes at which the driver last refused a page; 0: it has not */
     enum sg_overflow_lack overflow_lacks; /* by the last block for which overflow was asked */
+    uint64_t far_allocs;         /* the statistic allocs at the last block that was served in the region for overflow */
     bool mappings_out;           /* the machine seems to have no mappings left */
     uint32_t refusals;           /* allocations that the driver served whole, for its memory management failed twice */
     struct sg_shortage shortage; /* of the most recent failure; asks for nothing before one */
@@ -199,7 +200,6 @@ struct sg_growth {
     bool host_asked;                 /* the driver was asked for that */
     uint64_t far_most;               /* bytes that the block under way may have in the host's memory */
     enum sg_overflow_lack far_lack;  /* what those are bounded by */
-    uint64_t far_allocs;             /* the statistic allocs at the last block that got any; changes under `lock` too */
     bool second_try;                 /* what is under way has failed before */
     struct sg_scratch handles, runs; /* of the plan (plan.h), or of a pause */
     struct sg_scratch pieces;        /* of a pause: the blocks whose contents are saved */
