@@ -42,8 +42,11 @@ void play_allocate(const struct fuzz_op *op)
         return;
     play_make_current(context);
     bool known = of_stream && !(op->flags & FUZZ_UNKNOWN);
-    const struct sg_tag tag = {.context = play_context_handle(context), .slot = known ? play.slot[stream] : 0,
-        .has_stream = known, .stream = known ? play_stream_handle(stream) : NULL, .sync = SG_FREE_SYNC_STREAM,
+    const struct sg_tag tag = {.context = play_context_handle(context),
+        .slot = known ? play.slot[stream] : 0,
+        .has_stream = known,
+        .stream = known ? play_stream_handle(stream) : NULL,
+        .sync = SG_FREE_SYNC_STREAM,
         .overflow = play.conf.overflow_host && op->block % 4};
     CUdeviceptr address = 0;
     play.asked = op->bytes;
