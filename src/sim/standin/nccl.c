@@ -176,10 +176,10 @@ static void operation_perform(void *data)
         return;
     }
     bool gives = op->what != BROADCAST || op->communicator->rank == op->root;
-    if (sg_exchange_begin(exchange, op->number, gives ? op->from : op->to, gives ? given_bytes(op) : 0)) {
+    if (sg_exchange_begin(exchange, op->number, gives ? op->from : op->to, gives ? given_bytes(op) : 0))
         operation_receive(op);
-        sg_exchange_end(exchange, op->number);
-    }
+    /* A round that failed is over too: this rank's next one waits for that. */
+    sg_exchange_end(exchange, op->number);
     free(op);
 }
 

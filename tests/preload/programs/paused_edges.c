@@ -108,8 +108,8 @@ static void held(void)
 {
     segalloc_sim_hazards_fn hazards;
     cudaStream_t stream;
-    CUgraph graph;
-    CUgraphExec exec;
+    CUgraph graph = NULL;
+    CUgraphExec exec = NULL;
     void *driver = dlopen("libcuda.so.1", RTLD_NOW), *symbol = driver ? dlsym(driver, "segalloc_sim_hazards") : NULL,
          *inner = NULL;
     EXPECT(symbol);
