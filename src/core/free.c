@@ -358,7 +358,7 @@ INLINE enum outcome free_now(const struct sg_range *range, CUdeviceptr address, 
             count_wait_locked(device, waited_ns);
         }
     }
-    if (__builtin_expect(requested >= SG_OVERFLOW_LEAST, 0) && device->accounts.usage.overflow.now &&
+    if (__builtin_expect(device->accounts.usage.overflow.now != 0, 0) && requested >= SG_OVERFLOW_LEAST &&
         (outcome == FREED_HUGE || (outcome == FREED && sg_overflow_may_return_locked(device))))
         outcome = FREED_HOME;
     sg_device_unlock(device);
