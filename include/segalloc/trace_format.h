@@ -192,9 +192,9 @@ enum segalloc_turn {
     SEGALLOC_TURN_PAUSE_BACK, /* a step before that was undone: 0; else 1 more than the pages of it that stay mapped */
     SEGALLOC_TURN_PAUSE_END,  /* the end of a pause or resume. 0: nothing has changed; 1: done; 2: half done, which a
                                    resume mends */
-    SEGALLOC_TURN_OVERFLOW, /* a block may lie in the host's memory in part, with at most 512 less new bytes; below 512 the logarithm of
-                                   its pages' size; or, less than 512 in all, why not */
-    SEGALLOC_TURN_ELSEWHERE, /* how many of its pages were created there */
+    SEGALLOC_TURN_OVERFLOW, /* less than 512: why a block may not lie in the host's memory in part. Else it may: 512 more than the
+                                   bytes that may be made there, and in the bits below 512 the logarithm of the granule */
+    SEGALLOC_TURN_ELSEWHERE, /* how many pages of the host's memory were created for it */
     SEGALLOC_TURN_RETURN,    /* 1: idle pages of the host's memory go back; 0: they stay */
 };
 

@@ -406,8 +406,7 @@ uint32_t sg_plan_commit_locked(struct sg_plan *plan)
     SG_ASSERT_HELD(&plan->device->lock);
     struct sg_device *device = plan->device;
     struct sg_region *region = plan->region;
-    uint32_t next = 0;
-    uint32_t far = 0;
+    uint32_t next = 0, far = 0;
     settle_runs_locked(plan, /* moved */ true);
     /* The pages in hand are mapped into the gaps in order, so they are noted in that order too. A new page has no
        past. */

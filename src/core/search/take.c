@@ -86,7 +86,7 @@ uint32_t sg_device_take_anywhere_locked(struct sg_device *device, const struct s
     /* A small block in the regular region would part a range there, and take a bucket of 64 KiB to itself. */
     bool large = sg_purpose_kind(want->purpose) == SG_KIND_REGULAR;
     for (uint32_t i = 0; i < device->regions.count && !extent && large; i++)
-        if (sg_purpose_kind(device->regions.purpose[i]) <= SG_KIND_REGULAR &&
+        if (sg_kind_serves_anybody(sg_purpose_kind(device->regions.purpose[i])) &&
             sg_purpose_tag(device->regions.purpose[i]) == sg_purpose_tag(want->purpose))
             extent = sg_region_take_locked(device->regions.region[i], want->units, SG_END_LOW, want->slot);
     return extent;

@@ -62,9 +62,8 @@ uint32_t sg_region_commit_locked(struct sg_region *region, uint32_t busy, const 
 void sg_region_abandon_locked(struct sg_region *region, uint32_t busy, sg_slot slot, uint64_t now) SG_REQUIRES(lock);
 
 /* Cuts up to `want` pages that may be unmapped now out of the highest free range that has any. They are the device's, with `far`
-   the host's. Its time does not grow
-   with the number of ranges. Returns how many; 0: there is none. They are one busy run from page *ret_first on, with
-   the extent *ret_busy. */
+   the host's. Its time does not grow with the number of ranges. Returns how many; 0: there is none. They are one busy run from
+   page *ret_first on, with the extent *ret_busy. */
 uint32_t sg_region_cut_locked(struct sg_region *region, uint32_t want, bool far, uint32_t *ret_first,
     uint32_t *ret_busy) SG_REQUIRES(lock);
 

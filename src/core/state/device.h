@@ -44,6 +44,12 @@ static inline bool sg_kind_has_one_page(enum sg_region_kind kind)
     return kind == SG_KIND_HUGE;
 }
 
+/* True if blocks of another kind may stand in a region of the kind: its pages are the device's, and shared. */
+static inline bool sg_kind_serves_anybody(enum sg_region_kind kind)
+{
+    return kind == SG_KIND_SMALL || kind == SG_KIND_REGULAR;
+}
+
 /* The *purpose* of a region: the kind of its blocks and their tag of memory (state/tags.h), in one number. So a look at a
    region is one comparison, with tags or without. */
 enum { SG_PURPOSE_TAG_SHIFT = CHAR_BIT };

@@ -26,7 +26,7 @@ static inline bool sg_device_suits_locked(const struct sg_device *device, uint32
                (region->units >= units && region->units - units < device->granularity >> SG_UNIT_SHIFT));
 }
 
-/* True if a region is one for overflow. Its pages may be the host's, so none of them serves elsewhere. */
+/* True if a region is one for overflow: some of its pages may be the host's. */
 static inline bool sg_device_is_overflow_locked(const struct sg_device *device, const struct sg_region *region)
     SG_REQUIRES(lock)
 {
