@@ -4,6 +4,7 @@ out-of-memory. Programs are ACTS with its arguments, on simulated GPUs.
 Usage: test_agree.py SEGALLOC ACTS"""
 import json
 import os
+import pathlib
 import pickle
 import subprocess
 import sys
@@ -360,7 +361,7 @@ class Endings(Case):
         process.kill()
         process.wait(60)
         self.assertIn("without closing", segalloc("trace", "info", self.path).stdout)
-        os.unlink(f"/dev/shm/segalloc-live-{process.pid}")
+        pathlib.Path(f"/dev/shm/segalloc-live-{process.pid}").unlink(missing_ok=True)  # the next process removes it too
         self.assertIn(f"there is no process {process.pid}", segalloc("report", str(process.pid)).stderr)
 
     def test_what_a_killed_process_has_left(self):
@@ -378,7 +379,7 @@ class Endings(Case):
         self.assertIn("100.00 MiB", told.stdout)
         other = f"/dev/shm/segalloc-live-{os.getpid()}"
         page.put_as(other)
-        self.addCleanup(os.unlink, other)
+        self.addCleanup(lambda: pathlib.Path(other).unlink(missing_ok=True))
         told = segalloc("report", str(os.getpid()))
         self.assertEqual((told.returncode, told.stdout), (1, ""))
         self.assertIn("keeps no live statistics", told.stderr)
