@@ -113,9 +113,30 @@ static bool group_up(char path[LINE_BYTES])
     return last != NULL;
 }
 
-/* Takes a group's limit over where it leaves less than the one that is known. A group without a limit has none of the files
-   that version 1 has, or "max" in version 2's. */
-static void group_memory(const char *root, const struct group_files *files, const char *group,
+/* A share of a total in bytes; a group without a limit keeps nothing back. */
+static uint64_t host_share(uint64_t total, double reserve)
+{
+    return total == UINT64_MAX ? 0 : (uint64_t)(reserve * (double)total);
+}
+
+/* The rest of `free` bytes beyond a reserve. */
+static uint64_t host_beyond(uint64_t free, uint64_t reserve)
+{
+    return free > reserve ? free - reserve : 0;
+}
+
+/* Bytes that a group leaves beyond its reserve. A group without a limit leaves all. */
+static uint64_t group_room(uint64_t limit, uint64_t used, double reserve)
+{
+    return limit == UINT64_MAX ? UINT64_MAX : host_beyond(host_beyond(limit, used), host_share(limit, reserve));
+}
+
+/* Takes a group's limit over where it leaves less than the one that is known, both beyond their reserves. A group without a
+   limit has none of the files that version 1 has, or "max" in version 2's.
+
+   For example, 5 of 100 GiB are left of a group, and all 4 GiB of one below. With a reserve of a twentieth the first leaves
+   nothing, so it counts. */
+static void group_memory(const char *root, const struct group_files *files, const char *group, double reserve,
     struct sg_host_memory *memory)
 {
     char path[PATH_BYTES], text[FILE_BYTES];
@@ -127,9 +148,7 @@ static void group_memory(const char *root, const struct group_files *files, cons
         host_read(root, path, text, sizeof text))
         (void)host_field(text, files->cache, 1, &cache);
     used -= cache < used ? cache : used;
-    uint64_t left = limit > used ? limit - used : 0;
-    uint64_t known = memory->group_limit > memory->group_used ? memory->group_limit - memory->group_used : 0;
-    if (memory->group_limit == UINT64_MAX || left < known) {
+    if (group_room(limit, used, reserve) < group_room(memory->group_limit, memory->group_used, reserve)) {
         memory->group_limit = limit;
         memory->group_used = used;
     }
@@ -137,7 +156,7 @@ static void group_memory(const char *root, const struct group_files *files, cons
 
 /* Both versions may be mounted at once, with the memory controller in one of them. A group without the files of a version has
    no limit there. */
-bool sg_host_memory_read(const char *root, struct sg_host_memory *ret)
+bool sg_host_memory_read(const char *root, double reserve, struct sg_host_memory *ret)
 {
     enum { KIB = 1024 };
     char text[FILE_BYTES], path[LINE_BYTES], group[PATH_BYTES];
@@ -150,18 +169,12 @@ bool sg_host_memory_read(const char *root, struct sg_host_memory *ret)
         bool more = group_path(text, i ? "memory" : NULL, path);
         while (more) {
             if (snprintf(group, sizeof group, "%s%s", versions[i].base, path) < (int)sizeof group)
-                group_memory(root, &versions[i], group, &memory);
+                group_memory(root, &versions[i], group, reserve, &memory);
             more = group_up(path);
         }
     }
     *ret = memory;
     return true;
-}
-
-/* A share of a total in bytes; a group without a limit keeps nothing back. */
-static uint64_t host_share(uint64_t total, double reserve)
-{
-    return total == UINT64_MAX ? 0 : (uint64_t)(reserve * (double)total);
 }
 
 /* A group's limit may be larger than the machine, and then its reserve is never reached. */
@@ -171,19 +184,12 @@ uint64_t sg_host_memory_kept(const struct sg_host_memory *memory, double reserve
     return machine > group ? machine : group;
 }
 
-/* The rest of `free` bytes beyond a reserve. */
-static uint64_t host_beyond(uint64_t free, uint64_t reserve)
-{
-    return free > reserve ? free - reserve : 0;
-}
-
 /* Both bounds hold at once, so the lesser one counts. Neither is looked at beyond zero, because memory that is used
    already cannot be taken back here. */
 uint64_t sg_host_memory_room(const struct sg_host_memory *memory, double reserve)
 {
     uint64_t machine = host_beyond(memory->available, host_share(memory->total, reserve));
-    uint64_t left = host_beyond(memory->group_limit, memory->group_used);
-    uint64_t group = host_beyond(left, host_share(memory->group_limit, reserve));
+    uint64_t group = group_room(memory->group_limit, memory->group_used, reserve);
     return machine < group ? machine : group;
 }
 

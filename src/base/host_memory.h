@@ -25,11 +25,13 @@
 /* All in bytes. */
 struct sg_host_memory {
     uint64_t total, available;
-    uint64_t group_limit, group_used; /* of the group that leaves least; limit UINT64_MAX: none has one */
+    uint64_t group_limit,
+        group_used; /* of the group that leaves least beyond its reserve; limit UINT64_MAX: none has one */
 };
 
-/* Reads them. False: there is no /proc/meminfo with both figures. No heap, no lock; for any thread. */
-bool sg_host_memory_read(const char *root, struct sg_host_memory *ret);
+/* Reads them. `reserve` is a share of each group's limit. False: there is no /proc/meminfo with both figures. No heap, no lock; for
+   any thread. */
+bool sg_host_memory_read(const char *root, double reserve, struct sg_host_memory *ret);
 
 /* The bytes that are kept back, the larger of the machine's and the group's. `reserve` is a share of each total. */
 uint64_t sg_host_memory_kept(const struct sg_host_memory *memory, double reserve);

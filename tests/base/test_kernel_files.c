@@ -62,7 +62,7 @@ static void meminfo(uint64_t total_gib, uint64_t available_gib)
 static struct sg_host_memory host(void)
 {
     struct sg_host_memory memory;
-    assert_true(sg_host_memory_read(root, &memory));
+    assert_true(sg_host_memory_read(root, 0.05, &memory));
     return memory;
 }
 
@@ -102,6 +102,21 @@ static void group_of_version_2(void **state)
     assert_int_equal(sg_host_memory_room(&memory, 0), 0);
 }
 
+/* Less is left of the group below, but the one above has nothing left beyond its reserve. */
+static void the_reserve_of_a_group_above_counts(void **state)
+{
+    (void)state;
+    meminfo(120, 60);
+    put("/proc/self/cgroup", "0::/slice/job\n");
+    put("/sys/fs/cgroup/slice/memory.max", "107374182400\n"); /* 100 GiB, of which 5 are left */
+    put("/sys/fs/cgroup/slice/memory.current", "102005473280\n");
+    put("/sys/fs/cgroup/slice/job/memory.max", "4294967296\n"); /* 4 GiB, and all of them are left */
+    put("/sys/fs/cgroup/slice/job/memory.current", "0\n");
+    struct sg_host_memory memory = host();
+    assert_true(memory.group_limit == GIB(100) && memory.group_used == GIB(95));
+    assert_int_equal(sg_host_memory_room(&memory, 0.05), 0);
+}
+
 /* In a container the group's path may be the host's, while its files stand at the root. */
 static void group_of_version_1(void **state)
 {
@@ -133,13 +148,13 @@ static void damaged_files_leave_no_limit(void **state)
 {
     (void)state;
     struct sg_host_memory memory = {.total = 7};
-    assert_false(sg_host_memory_read(root, &memory));
+    assert_false(sg_host_memory_read(root, 0.05, &memory));
     put("/proc/meminfo", "MemTotal: 5 kB\n");
-    assert_false(sg_host_memory_read(root, &memory));
+    assert_false(sg_host_memory_read(root, 0.05, &memory));
     put("/proc/meminfo", "MemTotal: many kB\nMemAvailable: 5 kB\n");
-    assert_false(sg_host_memory_read(root, &memory));
+    assert_false(sg_host_memory_read(root, 0.05, &memory));
     put("/proc/meminfo", "MemTotal: 99999999999999999999 kB\nMemAvailable: 5 kB\n");
-    assert_false(sg_host_memory_read(root, &memory));
+    assert_false(sg_host_memory_read(root, 0.05, &memory));
     assert_int_equal(memory.total, 7);
     meminfo(120, 30);
     char line[1200] = "0::/";
@@ -193,6 +208,7 @@ int main(void)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test_setup_teardown(machine_alone, begin, end),
         cmocka_unit_test_setup_teardown(group_of_version_2, begin, end),
+        cmocka_unit_test_setup_teardown(the_reserve_of_a_group_above_counts, begin, end),
         cmocka_unit_test_setup_teardown(group_of_version_1, begin, end),
         cmocka_unit_test_setup_teardown(a_namespace_hides_groups_above, begin, end),
         cmocka_unit_test_setup_teardown(damaged_files_leave_no_limit, begin, end),

@@ -100,7 +100,8 @@ static bool record_begin(void)
 static uint64_t host_room(void)
 {
     struct sg_host_memory memory;
-    return sg_host_memory_read("", &memory) ? sg_host_memory_room(&memory, sg_process.conf.host_reserve) : 0;
+    double reserve = sg_process.conf.host_reserve;
+    return sg_host_memory_read("", reserve, &memory) ? sg_host_memory_room(&memory, reserve) : 0;
 }
 
 /* True if this is Windows' Linux, whose driver has neither exportable handles nor network cards that reach the

@@ -87,7 +87,7 @@ bool sg_host_limits_read(int device, struct sg_host_limits *ret)
     if (!(kind & (INTEGRATED | QUOTAS)) || !limits_root(root))
         return false;
     double reserve = configuration()->host_reserve;
-    limits.integrated = kind & INTEGRATED && sg_host_memory_read(root, &limits.memory);
+    limits.integrated = kind & INTEGRATED && sg_host_memory_read(root, reserve, &limits.memory);
     if (limits.integrated) {
         limits.kept = sg_host_memory_kept(&limits.memory, reserve);
         limits.room = sg_host_memory_room(&limits.memory, reserve);
