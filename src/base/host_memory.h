@@ -25,8 +25,8 @@
 /* All in bytes. */
 struct sg_host_memory {
     uint64_t total, available;
-    uint64_t group_limit,
-        group_used; /* of the group that leaves least beyond its reserve; limit UINT64_MAX: none has one */
+    /* The group that leaves least beyond its reserve. A limit of UINT64_MAX: none has one. */
+    uint64_t group_limit, group_used;
 };
 
 /* Reads them. `reserve` is a share of each group's limit. False: there is no /proc/meminfo with both figures. No heap, no lock; for
