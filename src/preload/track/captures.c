@@ -6,14 +6,15 @@
 
    For example, thread A is about to wait for a context. It counts as a holder, sees that no capture is active, counts
    its wait as begun, and lets go. Thread B begins a capture. It counts as active, becomes a joiner and finds no holder.
-   It rests until A's wait has entered the driver, for which 5 ms are given. So the driver gets the wait first, and B's
-   capture lives. */
+   It rests until A has slept or run on for 50 us, so A is in the driver. The driver gets the wait first, and B's capture
+   lives. */
 #include "track/captures.h"
 
 #include <stdatomic.h>
 #include <stddef.h>
 
 #include "base/clock.h"
+#include "base/other_threads.h"
 #include "process/capture_mode.h"
 #include "process/process.h"
 #include "process/upward_calls.h"
@@ -57,6 +58,7 @@ static struct {
     atomic_uint begun, over;
     atomic_uint entered; /* of those begun so many are in the driver by now */
     atomic_int aside;    /* of helper threads, begun and not over */
+    atomic_bool looked;  /* those from before the first capture are in the driver too */
 } waits;
 
 atomic_bool sg_captures_begun;
@@ -231,15 +233,20 @@ CUresult sg_captures_wait_aside(void)
     return result == CUDA_ERROR_STREAM_CAPTURE_UNSUPPORTED ? CUDA_ERROR_NOT_READY : result;
 }
 
-/* Lets those who wait come into the driver. Nobody can see whether they have, and they may stay there for long. So each
-   is given this much once. No other can begin meanwhile. */
+/* Lets those who are about to wait come into the driver. Nobody can see whether they have, and they may stay there for
+   long, so each is only let run on. Those that saw no capture, before the first one began, aren't counted at all:
+   capture_safe_driver.c asks the driver at once then. No other can begin meanwhile. */
 static void captures_let_waits_enter(void)
 {
-    enum { RESTS = 250 }; /* 5 ms and more */
+    enum { LIMIT_NS = 1000000000, RESTS = 250 /* 5 ms and more, where nothing is known of the threads */ };
     unsigned begun = atomic_load(&waits.begun);
-    for (int i = 0; i < RESTS && atomic_load(&waits.entered) != begun && atomic_load(&waits.over) != begun; i++)
-        captures_rest();
+    if (atomic_load(&waits.looked) && (atomic_load(&waits.entered) == begun || atomic_load(&waits.over) == begun))
+        return;
+    if (!sg_other_threads_pass(LIMIT_NS))
+        for (int i = 0; i < RESTS; i++)
+            captures_rest();
     atomic_store(&waits.entered, begun);
+    atomic_store(&waits.looked, true);
 }
 
 /* Puts a free into the list. A second free of the block is the program's error; a full list is answered as a driver

@@ -97,8 +97,8 @@ bool sg_captures_end(CUstream stream, bool per_thread);
 bool sg_captures_is_listed(CUstream stream);
 
 /* Waits for a context, NULL: the current one, by the driver's call for that. CUDA_ERROR_STREAM_CAPTURE_UNSUPPORTED
-   while a capture is active, which it would ruin. A capture that is to begin waits for the call to be made, a few
-   milliseconds at most. */
+   while a capture is active, which it would ruin. A capture that is to begin waits for the call to be made. That takes as
+   long as the thread is kept from running, a second at most. */
 CUresult sg_captures_wait(CUcontext context);
 
 /* True if such a wait of a helper thread has begun, which a capture that begins now lets go on. */

@@ -23,6 +23,7 @@
 #include "process/hooks.h"
 #include "process/process.h"
 #include "process/upward_calls.h"
+#include "other_threads.h"
 #include "rest.h"
 #include "track/streams.h"
 #include "track/torch_mode.h"
@@ -42,19 +43,27 @@ static struct {
     CUstreamCaptureStatus status; /* of any stream */
     int forgotten;               /* how often what captures may have again was forgotten */
     atomic_bool called, inside, go; /* a wait for a context */
-    atomic_int rests; /* since it was called, of who waits for it to be inside */
+    atomic_bool looked;             /* the other threads were let run on */
+    bool unknown_threads;           /* nothing is known of them */
+    atomic_int rests;
 } fake;
 
-enum { RESTS = 3 };
-
-/* In place of the library's: how long a thread rests is not to decide who is first. Who waits has rested a few times
-   before the other one comes into the driver, and does not give up before that. */
+/* In place of the library's: how long a thread rests is not to decide who is first. */
 void sg_rest(long ns)
 {
     (void)ns;
-    if (atomic_load(&fake.called) && atomic_fetch_add(&fake.rests, 1) >= RESTS)
-        while (!atomic_load(&fake.inside))
-            sched_yield();
+    atomic_fetch_add(&fake.rests, 1);
+    sched_yield();
+}
+
+/* A thread that is on its way into the driver comes there meanwhile, and not before. */
+bool sg_other_threads_pass(uint64_t limit_ns)
+{
+    (void)limit_ns;
+    atomic_store(&fake.looked, true);
+    while (atomic_load(&fake.inside) != atomic_load(&fake.called))
+        sched_yield();
+    return !fake.unknown_threads;
 }
 
 static CUresult begin(CUstream stream, CUstreamCaptureMode mode)
@@ -68,7 +77,7 @@ static CUresult begin(CUstream stream, CUstreamCaptureMode mode)
 static CUresult synchronize(void)
 {
     atomic_store(&fake.called, true);
-    while (atomic_load(&fake.rests) < RESTS && !atomic_load(&fake.go)) /* so it is seen on its way */
+    while (!atomic_load(&fake.looked) && !atomic_load(&fake.go)) /* so it is on its way */
         sched_yield();
     atomic_store(&fake.inside, true);
     while (!atomic_load(&fake.go))
@@ -354,7 +363,8 @@ static void *wait_aside(void *ret)
     return NULL;
 }
 
-/* Else the wait would come to the driver when the capture is there, and ruin it. */
+/* Else the wait would come to the driver when the capture is there, and ruin it. Where the kernel says nothing of the
+   thread, a fixed time has to do. */
 static void begins_after_a_wait_aside_is_in_the_driver(void **state)
 {
     (void)state;
@@ -365,7 +375,9 @@ static void begins_after_a_wait_aside_is_in_the_driver(void **state)
     while (!atomic_load(&fake.called))
         sched_yield();
     assert_true(sg_captures_waits_aside());
+    fake.unknown_threads = true;
     assert_int_equal(cuStreamBeginCapture_v2(stream_of(8), CU_STREAM_CAPTURE_MODE_RELAXED), CUDA_SUCCESS);
+    assert_in_range(atomic_load(&fake.rests), 250, 300);
     assert_int_equal(sg_captures_wait_aside(), CUDA_ERROR_NOT_READY);
     assert_int_equal(sg_captures_wait(NULL), CUDA_ERROR_STREAM_CAPTURE_UNSUPPORTED);
     atomic_store(&fake.go, true);
@@ -374,6 +386,20 @@ static void begins_after_a_wait_aside_is_in_the_driver(void **state)
     assert_false(sg_captures_waits_aside());
     assert_int_equal(cuStreamEndCapture(stream_of(8), NULL), CUDA_SUCCESS);
     assert_int_equal(sg_captures_wait_aside(), CUDA_SUCCESS);
+}
+
+/* Which threads saw no capture before the first is not known, so they are let run on whatever was counted. It isn't
+   done again, because they count from then on. Runs first, since it is about the first capture of the process. */
+static void before_the_first_capture_all_threads_run_on(void **state)
+{
+    (void)state;
+    for (int i = 0; i < 2; i++) {
+        atomic_store(&fake.looked, false);
+        assert_int_equal(cuStreamBeginCapture_v2(stream_of(8), CU_STREAM_CAPTURE_MODE_RELAXED), CUDA_SUCCESS);
+        assert_int_equal(atomic_load(&fake.looked), i == 0);
+        assert_int_equal(atomic_load(&fake.rests), 0);
+        assert_int_equal(cuStreamEndCapture(stream_of(8), NULL), CUDA_SUCCESS);
+    }
 }
 
 static void *hold_for_good(void *unused)
@@ -573,6 +599,7 @@ static void a_capture_is_begun_again_as_it_was_asked(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
+        cmocka_unit_test_setup(before_the_first_capture_all_threads_run_on, start_afresh),
         cmocka_unit_test_setup(parks_until_the_last_capture_ends, start_afresh),
         cmocka_unit_test_setup(invalid_captures_are_captures, start_afresh),
         cmocka_unit_test_setup(counts_only_what_the_driver_began, start_afresh),
