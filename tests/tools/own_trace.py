@@ -1,7 +1,7 @@
 """Traces as the library writes them (docs/trace-format.md), record by record."""
 import struct
 
-MIB, GIB = 1 << 20, 1 << 30
+KIB, MIB, GIB = 1 << 10, 1 << 20, 1 << 30
 
 
 def record(kind, flags=0, thread=0, stream=0, id=0, size=0, time=0):
@@ -15,8 +15,8 @@ def define_text(number, text):
             for i, piece in enumerate(pieces)]
 
 
-def define_site(number, *frames):
-    return [record(69, 64 * (i == 0) | 128 * (i == len(frames) - 1), 0, number, file << 32 | function, line)
+def define_site(number, *frames, flags=0):
+    return [record(69, flags | 64 * (i == 0) | 128 * (i == len(frames) - 1), 0, number, file << 32 | function, line)
             for i, (file, function, line) in enumerate(frames)]
 
 

@@ -113,7 +113,7 @@ class Failures(Case):
         self.assertTrue(text.startswith("segalloc: out of memory on device 0: short by 1.00 GiB: 2.00 GiB asked for, "
                                         "1.00 GiB to be had (0 B idle + 1.00 GiB free)\n"), text)
         failure = {"event": 8, "bytes": 2 * GIB, "live_bytes": 7 * GIB, "short_by_bytes": GIB, "site": None,
-                   "phase": None}
+                   "phase": None, "roles": []}
         report = self.report()
         live, = report["devices"][0]["failures"][0].pop("live")
         self.assertEqual((live["size_class"], live["blocks"], live["bytes"]), (GIB, 7, 7 * GIB))

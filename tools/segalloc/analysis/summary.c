@@ -112,7 +112,7 @@ void sg_live_set_free(struct sg_live_set *set)
 }
 
 /* Takes a new peak, after memory that is alive or held by other calls has risen. */
-static void note_peak(struct sg_summary_device *device)
+static void note_peak(const struct sg_summary *summary, struct sg_summary_device *device)
 {
     uint64_t taken = device->live_bytes + sg_outside_stays(&device->outside);
     uint64_t own = taken - device->outside.bytes[SEGALLOC_OUTSIDE_OTHER];
@@ -122,6 +122,7 @@ static void note_peak(struct sg_summary_device *device)
     device->peak_taken = taken;
     device->outside_at_peak = device->outside;
     device->is_at_peak = true;
+    device->peak_request = summary->requests;
 }
 
 /* Bytes that the program got by a call of its own. Memory of others, and code that is loaded, is no sign of one. */
@@ -137,7 +138,8 @@ static uint64_t got_by_calls(const struct sg_outside *before, const struct sg_ou
 }
 
 /* Returns the bytes that the program has got by it. */
-static uint64_t note_outside(struct sg_summary_device *device, const struct segalloc_trace_record *record)
+static uint64_t note_outside(const struct sg_summary *summary, struct sg_summary_device *device,
+    const struct segalloc_trace_record *record)
 {
     device->reading.bytes[sg_outside_kind(record->id)] = summary_size_of(record);
     if (!(record->flags & SEGALLOC_FLAG_LAST))
@@ -150,7 +152,7 @@ static uint64_t note_outside(struct sg_summary_device *device, const struct sega
     device->outside = device->reading;
     device->used |= sum > 0;
     device->peak_outside = sum > device->peak_outside ? sum : device->peak_outside;
-    note_peak(device);
+    note_peak(summary, device);
     return got;
 }
 
@@ -230,7 +232,7 @@ static int summary_allocate(struct sg_summary *summary, const struct segalloc_tr
         .tag = sg_tag_book_allocate(&summary->tags, record, ordinal)};
     if (device->live_bytes > device->peak_live_bytes)
         device->peak_live_bytes = device->live_bytes;
-    note_peak(device);
+    note_peak(summary, device);
     if (device->live_blocks > device->peak_live_blocks)
         device->peak_live_blocks = device->live_blocks;
     if (size > device->largest_request)
@@ -406,7 +408,7 @@ static void summary_take_tags(struct sg_summary *summary, struct sg_summary_devi
     if (device->live_bytes > device->peak_live_bytes)
         device->peak_live_bytes = device->live_bytes;
     if (change > 0)
-        note_peak(device);
+        note_peak(summary, device);
 }
 
 static int summary_take_record(struct sg_summary *summary, const struct segalloc_trace_record *record)
@@ -495,7 +497,7 @@ static int summary_take_record(struct sg_summary *summary, const struct segalloc
         pass_on(summary, record);
         break;
     case SEGALLOC_RECORD_OUTSIDE:
-        got = note_outside(device, record);
+        got = note_outside(summary, device, record);
         if (got)
             note_served(summary, got);
         break;

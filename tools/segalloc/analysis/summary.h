@@ -57,6 +57,7 @@ struct sg_summary_device {
     uint64_t class_count[SG_LIVE_CLASSES];
     struct sg_live live;    /* now, and kept: when most was taken */
     bool is_at_peak;        /* that is still to be kept */
+    uint64_t peak_request;  /* of the program's requests, the last one then */
     struct sg_outside reading, outside; /* by other calls: what is being read, and what is held now */
     struct sg_outside outside_at_peak;  /* when most was taken: alive, and held by other calls */
     uint64_t peak_taken, peak_outside;  /* bytes then; and when most was held by other calls */

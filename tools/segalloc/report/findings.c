@@ -136,6 +136,7 @@ static bool from_summary(struct sg_findings_device *to, const struct sg_summary_
     to->outside = from->outside_at_peak;
     to->peak_taken = from->peak_taken;
     to->peak_own = from->peak_own;
+    to->peak_request = from->peak_request;
     to->peak_outside = from->peak_outside;
     to->lags = from->lags;
     to->alloc_bytes = from->alloc_bytes;
@@ -188,6 +189,29 @@ static void findings_read_growth(struct sg_findings *findings, struct sg_trace_r
 {
     if (findings->book.phases && sg_growth_read(reader, &findings->growth))
         findings->growth = (struct sg_growth){0};
+}
+
+/* Finds the roles of the memory at peaks and failures, where PyTorch asks for each tensor. */
+static void findings_read_roles(struct sg_findings *findings, struct sg_trace_reader *reader)
+{
+    struct sg_roles_moment *moment = calloc(findings->devices + findings->failures + 1, sizeof *moment);
+    uint32_t moments = 0;
+    if (!moment || !findings->torch || findings->book.sites < 2 || strstr(findings->conf, "pytorch:beneath")) {
+        free(moment);
+        return;
+    }
+    for (uint32_t i = 0; i < findings->devices; i++)
+        moment[moments++] =
+            (struct sg_roles_moment){findings->device[i].ordinal, findings->device[i].peak_request, {{0}}};
+    for (uint32_t i = 0; i < findings->failures; i++)
+        moment[moments++] = (struct sg_roles_moment){findings->failure[i].device, findings->failure[i].event, {{0}}};
+    if (sg_roles_read(reader, &findings->book, moment, moments) == 0) {
+        for (uint32_t i = 0; i < findings->devices; i++)
+            findings->device[i].roles = moment[i].roles;
+        for (uint32_t i = 0; i < findings->failures; i++)
+            findings->failure_roles[i] = moment[findings->devices + i].roles;
+    }
+    free(moment);
 }
 
 /* Room is what the device has beyond the most that was taken there, by any call. Idle pages are no loss: what grows finds them. */
@@ -266,6 +290,7 @@ static int findings_read_trace(struct sg_findings *findings, bool cards, char *e
     sg_summary_free(&summary);
     if (!status && !findings->damaged) {
         findings_read_growth(findings, reader);
+        findings_read_roles(findings, reader);
         sg_findings_play(findings, reader, cards);
     }
     sg_trace_close(reader);

@@ -9,6 +9,7 @@
 #include "replay/page_map.h"
 #include "stats.h"
 #include "analysis/growth.h"
+#include "analysis/roles.h"
 #include "analysis/summary.h"
 
 enum { SG_FINDINGS_ERROR = 512, SG_FINDINGS_DEVICES = 64 };
@@ -31,6 +32,8 @@ struct sg_findings_device {
     uint64_t peak_taken, peak_outside;     /* requested, and held by such calls, at once; the latter alone */
     bool lags;                             /* what is held at a moment depends on how far the GPU has come */
     uint64_t peak_own;                     /* peak_taken by what this process is known to have; 0: not known */
+    uint64_t peak_request;                 /* the program's last request then */
+    struct sg_roles roles;                 /* of what was alive at that peak */
     struct sg_live_set at_reserved;        /* when most was reserved, as of `fullest`; empty: not known */
     struct sg_steps requested, reserved;   /* over time; width 0: not known */
     struct sg_page_map fullest;              /* when most was reserved; event 0: not known */
@@ -68,6 +71,7 @@ struct sg_findings {
     uint64_t peak_taken, peak_outside; /* sums of the devices' */
     uint64_t smallest_card; /* of the device that needs most; 0: unknown */
     struct sg_summary_failure failure[SG_FAILURES_KEPT]; /* the first of them */
+    struct sg_roles failure_roles[SG_FAILURES_KEPT];     /* of what was alive at each */
     uint32_t failures;                                   /* that are kept */
     struct sg_site_book book;                            /* of the sites and phases in it */
     struct sg_summary_card card[SG_SUMMARY_CARDS]; /* that a rehearsal was asked about, whose trace this is */

@@ -165,6 +165,23 @@ static void report_print_outside(const struct sg_findings_device *device)
             printf("  %12s %s\n", sg_size_format(device->outside.bytes[i], a), sg_outside_call((enum segalloc_outside)i));
 }
 
+/* The roles of the memory where it ran out, or else when most was in use. */
+static void report_print_roles(const struct sg_findings *findings, const struct sg_findings_device *device)
+{
+    char bytes[SG_SIZE_TEXT];
+    enum sg_role order[SG_ROLE_COUNT];
+    const struct sg_summary_failure *largest = sg_findings_largest_failure(findings, device);
+    const struct sg_roles *roles = largest ? &findings->failure_roles[largest - findings->failure] : &device->roles;
+    uint32_t count = sg_roles_order(roles, order);
+    if (count && largest)
+        printf("\nAlive when %s failed (event %" PRIu64 "), by role\n", sg_size_format(largest->bytes, bytes),
+            largest->event);
+    else if (count)
+        puts("\nAlive at the peak of requested, by role");
+    for (uint32_t i = 0; i < count; i++)
+        printf("  %12s %s\n", sg_size_format(roles->bytes[order[i]], bytes), sg_role_text(order[i]));
+}
+
 /* The holders of the memory where it ran out, or else when most was in use. */
 static void report_print_held(const struct sg_findings *findings, const struct sg_findings_device *device)
 {
@@ -208,6 +225,7 @@ static void print_device(const struct sg_findings *findings, const struct sg_fin
     if (!all && device->at_peak.rows) {
         list_failures(findings, device);
         held_by_line(findings, device);
+        report_print_roles(findings, device);
         return;
     }
     report_print_levels(findings, device);
@@ -216,6 +234,7 @@ static void print_device(const struct sg_findings *findings, const struct sg_fin
                " event%s before the end)\n",
             device->stats_age, sg_plural(device->stats_age));
     report_print_held(findings, device);
+    report_print_roles(findings, device);
     report_print_counters(findings, device, "Churn", 0, SG_STAT_checked_frees - 1);
     report_print_counters(findings, device, "Check", SG_STAT_checked_frees, SG_STAT_calls_reserve - 1);
     report_print_counters(findings, device, "Calls of the driver", SG_STAT_calls_reserve, SG_STAT_COUNT - 1);
