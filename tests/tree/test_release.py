@@ -19,7 +19,7 @@ class Release(unittest.TestCase):
     def test_version(self):
         of = {name: re.search(pattern, (ROOT / name).read_text(), re.M) for name, pattern in {
             "meson.build": r"^  version: '(.*)',$", "packaging/rpm/segalloc.spec": r"^Version: +(\S+)$",
-            "packaging/conda/meta.yaml": r'set version = "(.*)"', "packaging/debian/changelog": r"^segalloc \(([0-9.]+)"}.items()}
+            "packaging/conda/recipe.yaml": r"^  version: ([0-9.]+)$", "packaging/debian/changelog": r"^segalloc \(([0-9.]+)"}.items()}
         self.assertEqual(len({match and match[1] for match in of.values()}), 1, of)
 
     def test_third_party(self):
