@@ -3,8 +3,8 @@ usage: local.py build RECIPE FOLDER      the package is printed
        local.py install PACKAGE PREFIX   into an environment, such as one made by venv
 
 A channel of empty packages stands in for conda-forge: one for each name that the recipe requires. So the recipe is resolved, built and
-installed as it is, and what those packages would have had is the machine's. An example: `jansson` of the stand-ins has no file, meson
-finds the machine's libjansson, and the tool needs libjansson4 of the system that it is installed on. rattler-build and rattler are from PyPI."""
+installed as it is, and what those packages would have had is the machine's. An example: `jansson` of the stand-ins has no file. Meson finds the
+machine's libjansson, and the tool needs libjansson4 where it is installed. rattler-build and rattler are from PyPI."""
 import asyncio
 import pathlib
 import platform
@@ -19,7 +19,7 @@ SUBDIR = str(rattler.Platform.current())
 
 
 def make_channel(folder, requirements):
-    """Of Python the version counts, since it names the folder of modules; of all others any will do."""
+    """Python's version names the folder of modules. All others have one that satisfies any requirement."""
     for name in {requirement.split()[0] for requirement in requirements}:
         version = platform.python_version() if name == "python" else "99"
         rattler_build.assemble_package(name, version, SUBDIR, "machine_0", folder / SUBDIR, summary="a stand-in: the machine's own is used")

@@ -125,6 +125,42 @@ class Integrated(unittest.TestCase):
                 self.assertRegex(guest.errors, "cause +the host: .* of the memory that this device shares with it are in use otherwise")
                 self.assertIn("stop what uses the host's memory", guest.errors)
 
+    def test_other_calls_keep_the_reserve(self):
+        """Memory that the program takes itself, by calls that say how much."""
+        for how in "create", "pool":
+            with self.subTest(how=how):
+                guest = Guest(self, neighbour=300)
+                self.assertEqual([guest.ask(line) for line in ("take 100", "give")], ["taken", "given"])  # idle memory goes first
+                grown, answer, taken = 300, "taken", 0
+                while answer == "taken":
+                    self.assertLess(taken, 64)
+                    grown += 4
+                    guest.set(neighbour=grown)
+                    answer = guest.ask(f"{how} 24")
+                    if answer == "taken":
+                        taken += 1
+                        self.assertGreaterEqual(guest.available(), RESERVE)
+                self.assertEqual(answer, "refused")
+                self.assertGreaterEqual(taken, (TOTAL - 300 - RESERVE) // (24 + 4) - 2)
+                self.assertEqual(guest.end(), 0)
+                self.assertIsNone(guest.killed())
+                self.assertIn("host     the device's memory is the host's: 1.00 GiB", guest.errors)
+
+    def test_a_pool_gives_what_it_holds(self):
+        """Memory that a pool holds idle is taken already: no refusal, though the reserve is reached."""
+        guest = Guest(self, neighbour=300)
+        self.assertEqual(guest.ask("idle 200"), "taken")
+        guest.set(neighbour=TOTAL - 200 - int(RESERVE) - 10)
+        self.assertEqual([guest.ask("create 24"), guest.ask("pool 200"), guest.ask("pool 24")], ["refused", "taken", "refused"])
+        self.assertEqual(guest.end(), 0)
+        self.assertIsNone(guest.killed())
+
+    def test_switched_off(self):
+        """The driver's own answers, as without the library."""
+        guest = Guest(self, conf="backend:cudaMallocAsync", neighbour=TOTAL - 60)
+        self.assertEqual(guest.ask("create 24"), "taken")
+        self.assertEqual(guest.end(), 0)
+
     def test_caches_of_files_are_no_lack(self):
         """The driver's answer leaves them out. The kernel drops them, so pages are had all the same."""
         guest = Guest(self, neighbour=100, cache=800)

@@ -5,8 +5,11 @@
    (track/held_outside.h). For example, cuMemCreate of 2 GiB is refused with 3 GiB idle here. The 3 GiB go back, and the
    second call succeeds. 2 GiB are booked as physical memory of that device. */
 #include "process/hooks.h"
+#include "process/host_limits.h"
+#include "process/process.h"
 #include "services/outside_trace.h"
 #include "report/refusals.h"
+#include "track/captures.h"
 #include "track/held_outside.h"
 #include "serve/make_room.h"
 
@@ -43,6 +46,28 @@ static void note_measured(enum segalloc_outside what, uint64_t before)
     if (before)
         sg_outside_measured(what, before, sg_outside_used());
 }
+
+/* True if a device has the host's memory, whose end the driver does not answer for. */
+static bool is_guarded(void)
+{
+    return sg_process_driver() && sg_host_limits_integrated() && !sg_process_is_passthrough();
+}
+
+/* A pool takes nothing in a capture. `devices` is one as a bit; 0: the current context's. */
+static bool is_pool_refused(uint64_t devices, CUmemoryPool pool, size_t bytes)
+{
+    return !sg_captures_active() && sg_host_limits_refuse_pool(devices ? __builtin_ctzll(devices) : -1, pool, bytes);
+}
+
+/* Calls that are refused before the driver is asked: those whose size is known, and taken at once (process/host_limits.h). */
+#define HOST_REFUSES_PHYSICAL (is_guarded() && is_on_device(prop) && sg_host_limits_refuse(prop->location.id, bytes))
+#define HOST_REFUSES_ASYNC (is_guarded() && is_pool_refused(sg_outside_stream_device(stream), NULL, bytes))
+#define HOST_REFUSES_FROM_POOL \
+    (is_guarded() && is_pool_refused(sg_outside_bit(sg_outside_pool_device(pool)), pool, bytes))
+#define HOST_REFUSES_NODE false
+#define HOST_REFUSES_ARRAYS false
+#define HOST_REFUSES_MODULES false
+#define HOST_REFUSES_IMPORTED false
 
 /* How a call is booked, before it and after its success. `devices`: bits of those whose memory it is; 0: the current
    context's. Arrays, modules and external memory do not say how much they take. */
@@ -99,12 +124,13 @@ static void note_measured(enum segalloc_outside what, uint64_t before)
 #define REFUSED_IMPORTED sg_refusals_note_outside(result, 0, SEGALLOC_OUTSIDE_IMPORTED, 0)
 #define REFUSED_MODULES sg_refusals_note_outside(result, 0, SEGALLOC_OUTSIDE_MODULES, 0)
 
+#define ASK(symbol, noted, arguments) (HOST_REFUSES_##noted ? CUDA_ERROR_OUT_OF_MEMORY : sg_real()->symbol arguments)
 #define TAKES(symbol, base, version, threads, noted, parameters, arguments) \
     CUresult symbol parameters                                              \
     {                                                                       \
         uint64_t devices = 0;                                               \
-        BEFORE_##noted CUresult result = sg_real()->symbol arguments;       \
-        SG_MAKE_ROOM_FOR(result, sg_real()->symbol arguments)               \
+        BEFORE_##noted CUresult result = ASK(symbol, noted, arguments);     \
+        SG_MAKE_ROOM_FOR(result, ASK(symbol, noted, arguments))             \
         if (result == CUDA_SUCCESS) {                                       \
             AFTER_##noted;                                                  \
             NOTE_##noted;                                                   \

@@ -67,6 +67,22 @@ static unsigned limits_kind(int device)
     return kind;
 }
 
+/* Before cuInit nothing is known, and the question is asked again. */
+bool sg_host_limits_integrated(void)
+{
+    enum { NONE = 1, SOME = 2 };
+    static _Atomic unsigned char found;
+    unsigned char state = atomic_load_explicit(&found, memory_order_relaxed);
+    int count;
+    if (!state && beneath.device_count(&count) == CUDA_SUCCESS) {
+        state = NONE;
+        for (int device = 0; device < count; device++)
+            state = limits_kind(device) & INTEGRATED ? SOME : state;
+        atomic_store_explicit(&found, state, memory_order_relaxed);
+    }
+    return state == SOME;
+}
+
 bool sg_host_limits_any(void)
 {
     return atomic_load_explicit(&any, memory_order_relaxed);
@@ -99,14 +115,41 @@ bool sg_host_limits_read(int device, struct sg_host_limits *ret)
     return limits.integrated || limits.has_quota;
 }
 
+/* Sets the current context's device where none is named. False: it is not known. */
+static bool limits_device(int *device)
+{
+    return *device >= 0 || (beneath.ctx_get_device && beneath.ctx_get_device(device) == CUDA_SUCCESS);
+}
+
 /* A quota's own refusal is the driver's. */
 bool sg_host_limits_refuse(int device, uint64_t bytes)
 {
     struct sg_host_limits limits;
-    if (device < 0 && (!beneath.ctx_get_device || beneath.ctx_get_device(&device) != CUDA_SUCCESS))
+    return limits_device(&device) && limits_kind(device) & INTEGRATED && sg_host_limits_read(device, &limits) &&
+           limits.integrated && bytes > limits.room;
+}
+
+/* Bytes that a pool holds and has not given out. A pool that does not say has none. */
+static uint64_t pool_idle(int device, CUmemoryPool pool)
+{
+    CUresult (*current)(CUmemoryPool * ret, CUdevice device);
+    void *symbol = sg_cuda_symbol("cuDeviceGetMemPool");
+    memcpy(&current, &symbol, sizeof current);
+    cuuint64_t used = 0, reserved = 0;
+    if ((!pool && (!symbol || current(&pool, device) != CUDA_SUCCESS)) || !beneath.pool_attribute ||
+        beneath.pool_attribute(pool, CU_MEMPOOL_ATTR_USED_MEM_CURRENT, &used) != CUDA_SUCCESS ||
+        beneath.pool_attribute(pool, CU_MEMPOOL_ATTR_RESERVED_MEM_CURRENT, &reserved) != CUDA_SUCCESS)
+        return 0;
+    return reserved > used ? reserved - used : 0;
+}
+
+/* For example, a pool holds 3 GiB, of which 2 are given out, and the room is 4. It may give out 5 GiB more, and grows by 4. */
+bool sg_host_limits_refuse_pool(int device, CUmemoryPool pool, uint64_t bytes)
+{
+    if (!limits_device(&device) || !(limits_kind(device) & INTEGRATED))
         return false;
-    return limits_kind(device) & INTEGRATED && sg_host_limits_read(device, &limits) && limits.integrated &&
-           bytes > limits.room;
+    uint64_t idle = pool_idle(device, pool);
+    return bytes > idle && sg_host_limits_refuse(device, bytes - idle);
 }
 
 /* The driver's own answer may be less, since it leaves out the caches of files. Then it stands: a program is answered with

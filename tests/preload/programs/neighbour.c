@@ -2,6 +2,7 @@
      take MIB    allocates; says "taken", or "refused"
      create MIB, pool MIB, graph MIB
                  the same by cuMemCreate, cudaMallocAsync, and a graph that allocates and is launched; for good
+     idle MIB    has the pool hold so many, which are given out to nobody
      give        frees what was taken last; says "given"
      tag T MIB   the same as take, of a tag, and fills it; says "taken", or "refused"
      whole       says whether what was taken last still has that filling: "whole", or "changed"
@@ -31,6 +32,15 @@ static int take_otherwise(const char *how, size_t bytes)
         return (int)cuMemCreate(&handle, bytes, &prop, 0);
     if (strcmp(how, "pool") == 0)
         return (int)cuMemAllocAsync(&address, bytes, NULL);
+    if (strcmp(how, "idle") == 0) {
+        cuuint64_t all = UINT64_MAX;
+        CUmemoryPool pool;
+        int kept = (int)cuDeviceGetDefaultMemPool(&pool, 0);
+        kept = kept ? kept : (int)cuMemPoolSetAttribute(pool, CU_MEMPOOL_ATTR_RELEASE_THRESHOLD, &all);
+        kept = kept ? kept : (int)cuMemAllocAsync(&address, bytes, NULL);
+        kept = kept ? kept : (int)cuMemFreeAsync(address, NULL);
+        return kept ? kept : (int)cuStreamSynchronize(NULL);
+    }
     CUgraph graph;
     CUgraphNode node;
     CUgraphExec exec;
