@@ -116,12 +116,13 @@ class Findings(unittest.TestCase):
             self.assertEqual([each["finding"] for each in found], [WRITE], sim)
 
     def test_thorough(self):
-        """Every byte of what was freed is read, of a block of many pages, of one that no stream gets, and of many blocks."""
-        for mistake, size, read in ("word_of_huge_after_free", HUGE, HUGE), ("plain_end_of_large_after_free", LARGE, LARGE), \
-                ("many_after_free", SMALL, MANY * SMALL * 9 // 10):
+        """Every byte of what was freed is read, of a block of many pages, behind work of two seconds too, of one that no stream gets,
+        and of many blocks."""
+        for mistake, size, read in ("word_of_huge_after_free", HUGE, HUGE), ("word_of_huge_behind_long_work", HUGE, HUGE), \
+                ("plain_end_of_large_after_free", LARGE, LARGE), ("many_after_free", SMALL, MANY * SMALL * 9 // 10):
             with self.subTest(mistake=mistake):
-                for _ in range(10):  # a machine that is busy for a second has samples left out, and says so
-                    found, end = objects(run(mistake, "check:fill+thorough+json"))
+                for _ in range(3):  # a machine that is busy for ten seconds has samples left out, and says so
+                    found, end = objects(run(mistake, "check:fill+thorough+json", "1GiB,kernel_us=2000000"))
                     if "too many samples were on their way" not in end["not_looked_at"]:
                         break
                 self.assertEqual(end["not_looked_at"], "")

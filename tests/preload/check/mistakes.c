@@ -171,6 +171,20 @@ static void word_of_huge_after_free(void)
     serve_again(HUGE, one);
 }
 
+/* One word once more, behind work that lasts: the kernel is busy for as long as the simulator's `kernel_us` says. */
+static void word_of_huge_behind_long_work(void)
+{
+    CUmodule module;
+    CUfunction kernel;
+    CUdeviceptr address = first_owner(HUGE, one);
+    MUST(cuModuleLoadData(&module, "no code is read"));
+    MUST(cuModuleGetFunction(&kernel, module, "touch"));
+    first_end(address, true);
+    MUST(cuLaunchKernel(kernel, 1, 1, 1, 1, 1, 1, 0, one, NULL, NULL));
+    work(address + HUGE / 4 * 3, 4, one);
+    serve_again(HUGE, one);
+}
+
 /* The last word, by calls without a stream, for which the host waits. */
 static void plain_end_of_large_after_free(void)
 {
@@ -556,6 +570,7 @@ static const struct mistake {
     MISTAKE(end_of_large_after_free),
     MISTAKE(last_half_of_large_after_free),
     MISTAKE(word_of_huge_after_free),
+    MISTAKE(word_of_huge_behind_long_work),
     MISTAKE(plain_end_of_large_after_free),
     MISTAKE(many_after_free),
     MISTAKE(windows_far_apart),
