@@ -2,6 +2,7 @@
 here, with stacks as PyTorch's are; real programs: tests/pytorch/test_roles.py."""
 import json
 import os
+import re
 import subprocess
 import sys
 import tempfile
@@ -283,6 +284,44 @@ class Roles(unittest.TestCase):
         story.get([("/opt/nvidia/nccl/lib/libnccl.so.2", "", 9)], 4 * MIB, OTHER, NATIVE, torch=0)
         self.assertEqual(self.at_peak(story), {"kv_cache": 9 * MIB, "communication": 7 * MIB})
 
+    def test_reduced_gradients(self):
+        """FSDP2 adds up gradients into a buffer that stays as the gradient."""
+        def reduce(line):
+            return [(PACKAGES + "torch/distributed/fsdp/_fully_shard/_fsdp_collectives.py", "DefaultAllocMixin.allocate", 59),
+                    (PACKAGES + "torch/distributed/fsdp/_fully_shard/_fsdp_collectives.py", "foreach_reduce", line),
+                    (PACKAGES + "torch/autograd/function.py", "BackwardCFunction.apply", 317)]
+        story = Story()
+        story.get(STARTS, 4)
+        story.free(story.backward(LINEAR, MIB), thread=ENGINE)
+        total = story.get(reduce(537), 3 * MIB, ENGINE)
+        story.free(story.get(reduce(522), 6 * MIB, ENGINE), thread=ENGINE)
+        story.get([TOP], 64)
+        story.free(total)
+        self.assertEqual(self.at_peak(story), {"communication": 6 * MIB, "gradient": 3 * MIB, "temporary": 4})
+
+    def test_closures(self):
+        """An optimizer that runs forward passes itself."""
+        story = Story()
+        inner = [*LINEAR[:-1], ("/home/me/train.py", "closure", 4), (PACKAGES + "torch/optim/lbfgs.py", "LBFGS.step", 300), *STEP[1:]]
+        story.get(PARAMETER, MIB)
+        output = story.get(inner, 4 * MIB)
+        story.get(STARTS, 4)
+        gradient = story.backward(LINEAR, MIB)
+        story.free(output, thread=ENGINE)
+        story.get(STEP, 2 * MIB)
+        story.free(gradient)
+        self.assertEqual(self.at_peak(story), {"parameter": MIB, "activation": 4 * MIB, "gradient": MIB, "temporary": 4})
+
+    def test_cache_in_training(self):
+        """Autograd keeps what a cache was given, and would without it."""
+        story = Story()
+        cached = story.get([(PACKAGES + "transformers/cache_utils.py", "DynamicLayer.update", 120), CALL, TOP], 6 * MIB)
+        story.get(STARTS, 4)
+        gradient = story.backward(LINEAR, 2 * MIB)
+        story.free(cached, thread=ENGINE)
+        story.free(gradient)
+        self.assertEqual(self.at_peak(story), {"activation": 6 * MIB, "gradient": 2 * MIB, "temporary": 4})
+
     def test_what_nothing_says(self):
         """Tensors that stay for many steps, and memory of code that is not PyTorch's."""
         story = Story()
@@ -312,6 +351,25 @@ class Roles(unittest.TestCase):
         story.get([(PACKAGES + "transformers/cache_utils.py", "DynamicLayer.update", 120), CALL, TOP], 6 * MIB)
         for options in ([], ["--all"]):
             self.assertIn("\nAlive at the peak of requested, by role\n      6.00 MiB key-value cache\n      2.00 MiB parameters\n", self.report(story, *options))
+
+    def test_page(self):
+        """At the first failure, or at the peak, as the first screen of the page is."""
+        story = Story()
+        story.get(PARAMETER, 2 * MIB)
+        output = story.get(LINEAR, 4 * MIB)
+        for last in (False, True):
+            with tempfile.TemporaryDirectory() as folder:
+                path, page = os.path.join(folder, "trace"), os.path.join(folder, "page.html")
+                with open(path, "wb") as file:
+                    file.write(trace(story.records))
+                subprocess.run([SEGALLOC, "report", "--html", page, path], check=True, stderr=subprocess.DEVNULL)
+                with open(page, encoding="utf-8") as file:
+                    data = json.loads(re.search(r"<script[^>]*application/json[^>]*>(.*?)</script>", file.read(), re.DOTALL)[1])
+            self.assertEqual(data["runs"][0]["devices"][0]["roles"], [[4 * MIB, "activations"], [2 * MIB, "parameters"]])
+            if not last:
+                story.fail(LINEAR, 100 * GIB)
+                story.free(output)
+                story.get(RELU, 8 * MIB)
 
 
 unittest.main()

@@ -21,6 +21,7 @@ enum sg_maker {
     SG_MADE_OPTIMIZER,
     SG_MADE_CACHE,
     SG_MADE_COMMUNICATION,
+    SG_MADE_REDUCED,   /* what gradients of several ranks are added up from, or in */
     SG_MADE_LIBRARY,   /* cuBLAS and the like, by calls of their own */
     SG_MADE_OWN_INIT,  /* an __init__ of the program's own */
     SG_MADE_FORWARD,   /* a forward pass, or code around it */

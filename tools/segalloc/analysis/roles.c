@@ -24,8 +24,15 @@ struct role_block {
     uint64_t size, request; /* request: its number; 0: not alive */
     struct progress born;
     uint32_t site, device;
-    uint16_t thread;
     uint8_t maker;
+};
+
+/* A block's life as it ends. */
+struct life {
+    uint32_t passes;    /* backward passes that began within it */
+    bool failed;        /* an allocation did meanwhile */
+    bool freed;         /* else the trace ends before it does */
+    bool freed_in_pass; /* by a thread that runs backward passes */
 };
 
 /* Bytes of a forward line whose blocks lived into a backward pass, and of those that did not. */
@@ -137,52 +144,66 @@ static bool has_size(const struct sg_idmap *sizes, uint64_t size)
 }
 
 /* True if it is cuBLAS's: of its size, and kept for good. */
-static bool block_is_workspace(const struct role_reader *reader, const struct role_block *block, bool freed)
+static bool block_is_workspace(const struct role_block *block, const struct life *life)
 {
-    bool alone, kept = reader->now.backwards - block->born.backwards >= KEPT,
-                failed = reader->now.failures != block->born.failures;
+    bool alone;
     if (!sg_maker_is_workspace(block->size, &alone))
         return false;
-    return kept || (!freed && (alone || (!failed && block->maker != SG_MADE_BACKWARD)));
+    return life->passes >= KEPT || (!life->freed && (alone || (!life->failed && block->maker != SG_MADE_BACKWARD)));
 }
 
-/* The role of a block by its maker and its life, which ends, or which is as long as the trace. *ret_cut: it is only that of an
-   activation where its line says no other. */
-static enum sg_role role_of_block(const struct role_reader *reader, const struct role_block *block, bool freed,
-    bool *ret_cut)
+static enum sg_role role_of_forward(const struct life *life)
+{
+    return life->passes >= KEPT ? SG_ROLE_UNKNOWN : life->passes ? SG_ROLE_ACTIVATION : SG_ROLE_TEMPORARY;
+}
+
+static enum sg_role role_of_backward(const struct role_reader *reader, const struct role_block *block,
+    const struct life *life)
+{
+    if (life->failed && !life->passes)
+        return has_size(&reader->parameters, block->size) ? SG_ROLE_GRADIENT : SG_ROLE_TEMPORARY;
+    return reader->now.in_backward && !life->passes ? SG_ROLE_TEMPORARY : SG_ROLE_GRADIENT;
+}
+
+/* Tensors of the program's own __init__: what has a gradient is a parameter. Where there are no gradients all are. */
+static enum sg_role role_of_own_init(const struct role_reader *reader, const struct role_block *block,
+    const struct life *life)
+{
+    if (life->freed && reader->now.forwards == block->born.forwards)
+        return SG_ROLE_TEMPORARY;
+    return !reader->gradients.count || has_size(&reader->gradients, block->size) ? SG_ROLE_PARAMETER : SG_ROLE_BUFFER;
+}
+
+/* The role of a block by its maker and its life. */
+static enum sg_role role_of_block(const struct role_reader *reader, const struct role_block *block,
+    const struct life *life)
 {
     static const enum sg_role always[] = {[SG_MADE_UNKNOWN] = SG_ROLE_UNKNOWN,
         [SG_MADE_PARAMETER] = SG_ROLE_PARAMETER,
         [SG_MADE_BUFFER] = SG_ROLE_BUFFER,
         [SG_MADE_GRADIENT] = SG_ROLE_GRADIENT,
-        [SG_MADE_CACHE] = SG_ROLE_KV_CACHE,
         [SG_MADE_COMMUNICATION] = SG_ROLE_COMMUNICATION,
         [SG_MADE_LIBRARY] = SG_ROLE_WORKSPACE,
+        [SG_MADE_RECOMPUTED] = SG_ROLE_ACTIVATION,
         [SG_MADE_ENGINE] = SG_ROLE_TEMPORARY};
-    const struct progress *now = &reader->now, *born = &block->born;
-    uint32_t lived = now->backwards - born->backwards;
-    bool failed = now->failures != born->failures;
+    const struct progress *now = &reader->now;
+    bool computes = block->maker == SG_MADE_FORWARD || block->maker == SG_MADE_RECOMPUTED ||
+                    block->maker == SG_MADE_BACKWARD;
+    if (computes && block_is_workspace(block, life))
+        return SG_ROLE_WORKSPACE;
     switch (block->maker) {
     case SG_MADE_OPTIMIZER:
-        return freed && now->in_step && now->steps == born->steps ? SG_ROLE_TEMPORARY : SG_ROLE_OPTIMIZER;
+        return life->freed && now->in_step && now->steps == block->born.steps ? SG_ROLE_TEMPORARY : SG_ROLE_OPTIMIZER;
+    case SG_MADE_CACHE: /* a backward pass frees what it needs itself, as in training */
+        return life->passes && life->freed_in_pass ? SG_ROLE_ACTIVATION : SG_ROLE_KV_CACHE;
+    case SG_MADE_REDUCED: /* the sum stays, as a gradient */
+        return reader->now.in_backward && !life->passes ? SG_ROLE_COMMUNICATION : SG_ROLE_GRADIENT;
     case SG_MADE_OWN_INIT:
-        if (freed && now->forwards == born->forwards)
-            return SG_ROLE_TEMPORARY;
-        return !reader->gradients.count || has_size(&reader->gradients, block->size) ? SG_ROLE_PARAMETER
-                                                                                     : SG_ROLE_BUFFER;
+        return role_of_own_init(reader, block, life);
     case SG_MADE_BACKWARD:
-        if (block_is_workspace(reader, block, freed))
-            return SG_ROLE_WORKSPACE;
-        if (failed && !lived)
-            return has_size(&reader->parameters, block->size) ? SG_ROLE_GRADIENT : SG_ROLE_TEMPORARY;
-        return now->in_backward && !lived ? SG_ROLE_TEMPORARY : SG_ROLE_GRADIENT;
-    case SG_MADE_RECOMPUTED:
-        return block_is_workspace(reader, block, freed) ? SG_ROLE_WORKSPACE : SG_ROLE_ACTIVATION;
+        return role_of_backward(reader, block, life);
     case SG_MADE_FORWARD:
-        if (block_is_workspace(reader, block, freed))
-            return SG_ROLE_WORKSPACE;
-        *ret_cut = !lived && (failed || !freed);
-        return lived >= KEPT ? SG_ROLE_UNKNOWN : lived ? SG_ROLE_ACTIVATION : SG_ROLE_TEMPORARY;
+        return role_of_forward(life);
     default:
         return always[block->maker];
     }
@@ -206,10 +227,11 @@ static int role_note_life(struct role_reader *reader, const struct role_block *b
 }
 
 /* Counts a block in the moments within its life, which ends before request `until`. 0 or -ENOMEM. */
-static int role_count(struct role_reader *reader, const struct role_block *block, bool freed, uint64_t until)
+static int role_count(struct role_reader *reader, const struct role_block *block, const struct life *life,
+    uint64_t until)
 {
-    bool cut = false;
-    enum sg_role role = role_of_block(reader, block, freed, &cut);
+    enum sg_role role = role_of_block(reader, block, life);
+    bool cut = block->maker == SG_MADE_FORWARD && role == SG_ROLE_TEMPORARY && (life->failed || !life->freed);
     int error = cut ? 0 : role_note_life(reader, block, role);
     for (uint32_t i = 0; i < reader->moments && !error; i++) {
         struct sg_roles_moment *moment = &reader->moment[i];
@@ -221,6 +243,13 @@ static int role_count(struct role_reader *reader, const struct role_block *block
             moment->roles.bytes[role] += block->size;
     }
     return error;
+}
+
+/* The life of a block up to now. */
+static struct life life_of(const struct role_reader *reader, const struct role_block *block)
+{
+    return (struct life){.passes = reader->now.backwards - block->born.backwards,
+        .failed = reader->now.failures != block->born.failures};
 }
 
 static int role_take_alloc(struct role_reader *reader, const struct sg_walk_event *event)
@@ -237,7 +266,6 @@ static int role_take_alloc(struct role_reader *reader, const struct sg_walk_even
         .born = reader->now,
         .site = event->site < reader->book->sites ? event->site : 0,
         .device = event->device,
-        .thread = thread,
         .maker = (uint8_t)maker};
     return maker != SG_MADE_PARAMETER || sg_idmap_put(&reader->parameters, event->size, 1) ? 0 : -ENOMEM;
 }
@@ -254,7 +282,10 @@ static int role_take_event(void *user, const struct sg_walk_event *event)
     if (event->record->thread != reader->pass_thread)
         progress_back_in_program(reader, event->record->thread);
     struct role_block *block = &reader->block[event->block];
-    int error = role_count(reader, block, true, event->request);
+    struct life life = life_of(reader, block);
+    life.freed = true;
+    life.freed_in_pass = reader->is_backward[event->record->thread];
+    int error = role_count(reader, block, &life, event->request);
     block->request = 0;
     return error;
 }
@@ -266,8 +297,10 @@ static int role_take_end(struct role_reader *reader)
     reader->now.in_backward = false;
     for (int gradients = 1; gradients >= 0; gradients--) /* their sizes say what the others are */
         for (uint32_t i = 0; i < reader->blocks && !error; i++)
-            if (reader->block[i].request && (reader->block[i].maker == SG_MADE_BACKWARD) == gradients)
-                error = role_count(reader, &reader->block[i], false, UINT64_MAX);
+            if (reader->block[i].request && (reader->block[i].maker == SG_MADE_BACKWARD) == gradients) {
+                const struct life life = life_of(reader, &reader->block[i]);
+                error = role_count(reader, &reader->block[i], &life, UINT64_MAX);
+            }
     for (size_t i = 0; i <= reader->cut.mask && !error; i++) {
         const struct sg_idmap_entry *entry = &reader->cut.entry[i];
         const struct line_past *past = &reader->past[entry->id & UINT32_MAX];

@@ -68,6 +68,11 @@ function sayOutside() {
     ...at.outside.map(([held, call]) => element("li", {}, `${bytes(held)} ${call}`)));
 }
 
+/* The roles of a PyTorch program's memory at that moment, the largest first. */
+function sayRoles() {
+  return element("ul", {}, ...device().roles.map(([held, role]) => element("li", {}, `${bytes(held)} ${role}`)));
+}
+
 /* What a run that checked itself found: a line for each finding, and what is known of it. */
 function sayChecked() {
   return element("ul", {}, element("li", {}, run().checked + "."), ...run().found.map(([words, lines]) => element("li", {}, element("b", {}, words),
@@ -125,6 +130,7 @@ function showAnswers() {
   const at = failure || peak ? frames()[frameOf(failure || peak)] : null;
   const answers = [runs.length > 1 ? [`${count(runs.length)} runs`, sayRanks()] : null, at ? [failure ? "What failed" : "When it peaked", sayWhen(at, Boolean(failure))] : null,
     run().checked ? ["Check", sayChecked()] : null,
+    device() && device().roles.length ? ["What it was for", sayRoles()] : null,
     device() && device().outside.length ? ["Held by other calls", sayOutside()] : null,
     ["What to do", element("ul", {}, ...sayWhatToDo().map(line => element("li", {}, line)))]];
   byId("answers").replaceChildren(...answers.filter(Boolean).flatMap(([name, value]) => [element("dt", {}, name), element("dd", {}, value)]));

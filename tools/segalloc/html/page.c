@@ -217,6 +217,23 @@ static void page_set_outside(json_t *object, const struct sg_findings_device *de
     sg_json_set(object, "outside", outside);
 }
 
+/* Roles at the first failure of a device, or at its peak: the moment that the first screen is about. */
+static void page_set_roles(json_t *object, const struct sg_findings *findings, const struct sg_findings_device *device)
+{
+    const struct sg_roles *roles = &device->roles;
+    enum sg_role order[SG_ROLE_COUNT];
+    json_t *rows = sg_json_array();
+    for (uint32_t i = findings->failures; i-- > 0;)
+        roles = findings->failure[i].device == device->ordinal ? &findings->failure_roles[i] : roles;
+    uint32_t count = sg_roles_order(roles, order);
+    for (uint32_t i = 0; i < count; i++) {
+        json_t *row = ROW(roles->bytes[order[i]]);
+        sg_json_add(row, sg_json_text(sg_role_text(order[i])));
+        sg_json_add(rows, row);
+    }
+    sg_json_set(object, "roles", rows);
+}
+
 static json_t *page_json_device(const struct run *run, const struct sg_findings_device *device)
 {
     const uint64_t *peak = device->stats.peak, *value = device->stats.value;
@@ -230,6 +247,7 @@ static json_t *page_json_device(const struct run *run, const struct sg_findings_
     sg_json_set_known(result, "peak_allocated", peak[SG_STAT_allocated_bytes], device->known[SG_STAT_allocated_bytes]);
     sg_json_set_known(result, "peak_reserved", peak[SG_STAT_reserved_bytes], device->known[SG_STAT_reserved_bytes]);
     page_set_outside(result, device);
+    page_set_roles(result, run->findings, device);
     sg_json_set_known(result, "failures", value[SG_STAT_ooms], device->known[SG_STAT_ooms]);
     sg_json_set_known(result, "moved", value[SG_STAT_pages_moved], device->known[SG_STAT_pages_moved]);
     SG_JSON_NUMBERS(result, {"allocs", value[SG_STAT_allocs]});
