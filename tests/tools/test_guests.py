@@ -127,7 +127,7 @@ class Integrated(unittest.TestCase):
 
     def test_other_calls_keep_the_reserve(self):
         """Memory that the program takes itself, by calls that say how much."""
-        for how in "create", "pool":
+        for how in "create", "pool", "own":
             with self.subTest(how=how):
                 guest = Guest(self, neighbour=300)
                 self.assertEqual([guest.ask(line) for line in ("take 100", "give")], ["taken", "given"])  # idle memory goes first
@@ -151,7 +151,8 @@ class Integrated(unittest.TestCase):
         guest = Guest(self, neighbour=300)
         self.assertEqual(guest.ask("idle 200"), "taken")
         guest.set(neighbour=TOTAL - 200 - int(RESERVE) - 10)
-        self.assertEqual([guest.ask("create 24"), guest.ask("pool 200"), guest.ask("pool 24")], ["refused", "taken", "refused"])
+        self.assertEqual([guest.ask("create 24"), guest.ask("captured 400"), guest.ask("pool 200"), guest.ask("pool 24")],
+                         ["refused", "taken", "taken", "refused"])
         self.assertEqual(guest.end(), 0)
         self.assertIsNone(guest.killed())
 

@@ -1,7 +1,9 @@
 /* One of several processes on a card, told by its standard input what to do, a word a line:
      take MIB    allocates; says "taken", or "refused"
-     create MIB, pool MIB, graph MIB
-                 the same by cuMemCreate, cudaMallocAsync, and a graph that allocates and is launched; for good
+     create MIB, pool MIB, own MIB, graph MIB
+                 the same by cuMemCreate, cudaMallocAsync, from a pool of its own, and a graph that allocates and is launched; for good
+     captured MIB
+                 the same as pool, in a capture, which takes nothing
      idle MIB    has the pool hold so many, which are given out to nobody
      give        frees what was taken last; says "given"
      tag T MIB   the same as take, of a tag, and fills it; says "taken", or "refused"
@@ -21,26 +23,47 @@
 
 enum { BLOCKS = 64, MIB_BYTES = 1 << 20 };
 
+static int take_of_pool(const char *how, size_t bytes)
+{
+    static const CUmemPoolProps props = {.allocType = CU_MEM_ALLOCATION_TYPE_PINNED,
+        .location = {CU_MEM_LOCATION_TYPE_DEVICE, 0}};
+    static CUmemoryPool own;
+    cuuint64_t all = UINT64_MAX;
+    CUdeviceptr address;
+    CUmemoryPool pool;
+    CUstream stream;
+    CUgraph graph;
+    int result = 0;
+    if (strcmp(how, "own") == 0) {
+        result = own ? 0 : (int)cuMemPoolCreate(&own, &props);
+        return result ? result : (int)cuMemAllocFromPoolAsync(&address, bytes, own, NULL);
+    }
+    if (strcmp(how, "captured") == 0) {
+        result = (int)cuStreamCreate(&stream, CU_STREAM_NON_BLOCKING);
+        result = result ? result : (int)cuStreamBeginCapture_v2(stream, CU_STREAM_CAPTURE_MODE_RELAXED);
+        result = result ? result : (int)cuMemAllocAsync(&address, bytes, stream);
+        return result ? result : (int)cuStreamEndCapture(stream, &graph);
+    }
+    if (strcmp(how, "idle") == 0) {
+        result = (int)cuDeviceGetDefaultMemPool(&pool, 0);
+        result = result ? result : (int)cuMemPoolSetAttribute(pool, CU_MEMPOOL_ATTR_RELEASE_THRESHOLD, &all);
+        result = result ? result : (int)cuMemAllocAsync(&address, bytes, NULL);
+        result = result ? result : (int)cuMemFreeAsync(address, NULL);
+        return result ? result : (int)cuStreamSynchronize(NULL);
+    }
+    return (int)cuMemAllocAsync(&address, bytes, NULL);
+}
+
 /* As a program does that takes its memory from the driver itself. */
 static int take_otherwise(const char *how, size_t bytes)
 {
     static const CUmemAllocationProp prop = {
         .type = CU_MEM_ALLOCATION_TYPE_PINNED, .location = {CU_MEM_LOCATION_TYPE_DEVICE, 0}};
     CUmemGenericAllocationHandle handle;
-    CUdeviceptr address;
     if (strcmp(how, "create") == 0)
         return (int)cuMemCreate(&handle, bytes, &prop, 0);
-    if (strcmp(how, "pool") == 0)
-        return (int)cuMemAllocAsync(&address, bytes, NULL);
-    if (strcmp(how, "idle") == 0) {
-        cuuint64_t all = UINT64_MAX;
-        CUmemoryPool pool;
-        int kept = (int)cuDeviceGetDefaultMemPool(&pool, 0);
-        kept = kept ? kept : (int)cuMemPoolSetAttribute(pool, CU_MEMPOOL_ATTR_RELEASE_THRESHOLD, &all);
-        kept = kept ? kept : (int)cuMemAllocAsync(&address, bytes, NULL);
-        kept = kept ? kept : (int)cuMemFreeAsync(address, NULL);
-        return kept ? kept : (int)cuStreamSynchronize(NULL);
-    }
+    if (strcmp(how, "graph") != 0)
+        return take_of_pool(how, bytes);
     CUgraph graph;
     CUgraphNode node;
     CUgraphExec exec;
