@@ -517,6 +517,18 @@ typedef struct {
     unsigned int flags;
 } CUmemcpyAttributes;
 
+/* States of a process on its way to a checkpoint and back (CUDA 12.8). */
+typedef enum {
+    CU_PROCESS_STATE_RUNNING = 0,
+    CU_PROCESS_STATE_LOCKED = 1,
+    CU_PROCESS_STATE_CHECKPOINTED = 2,
+    CU_PROCESS_STATE_FAILED = 3,
+} CUprocessState;
+typedef struct CUcheckpointLockArgs_st CUcheckpointLockArgs;
+typedef struct CUcheckpointCheckpointArgs_st CUcheckpointCheckpointArgs;
+typedef struct CUcheckpointRestoreArgs_st CUcheckpointRestoreArgs;
+typedef struct CUcheckpointUnlockArgs_st CUcheckpointUnlockArgs;
+
 /* A wrong layout would corrupt memory, so each compiler checks the sizes again. */
 static_assert(sizeof(CUdeviceptr) == 8 && sizeof(CUmemGenericAllocationHandle) == 8, "64-bit addresses and handles");
 static_assert(sizeof(CUresult) == 4 && sizeof(CUmemLocationType) == 4, "enums are ints");
