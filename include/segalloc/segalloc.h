@@ -107,8 +107,8 @@ SEGALLOC_API void *segalloc_malloc_on(size_t bytes, void *stream);
 SEGALLOC_API int segalloc_free(void *pointer);
 SEGALLOC_API int segalloc_record_stream(void *pointer, void *stream);
 
-/* Tags: names under which memory is paused. What the calling thread allocates between push and pop stands on pages of the
-   tag alone, which cost no more than the last of them. Tags nest, 7 deep, and NULL is memory without one. With
+/* Tags: names under which memory is paused. Memory that the calling thread allocates between push and pop stands on pages
+   of the tag alone. They cost no more than the last of them. Tags nest, 63 deep, and NULL is memory without one. With
    SEGALLOC_TAG_DISCARD a pause saves no contents: a resume brings zeros. With SEGALLOC_TAG_FILE contents go to files. A
    name with one of these flags and one without are two tags, which are paused together. 31 tags of 63 bytes are known; a further one is refused by 2 (out of memory).
 

@@ -387,7 +387,8 @@ static enum sg_pause_why enter_resume_growing(struct sg_device *device, uint32_t
     *ret_runs = sg_pause_runs_locked(device, tag, /* lacking */ true, &ret->bytes);
     *ret_pieces = list_pieces_locked(device, tag, &ret->contents);
     uint64_t held = sg_device_held_locked(device) + ret->bytes;
-    ret->lacking = held > device->capacity_bytes ? held - device->capacity_bytes : 0;
+    /* A tag of which nothing is left needs no page, so no limit is in its way. */
+    ret->lacking = ret->bytes && held > device->capacity_bytes ? held - device->capacity_bytes : 0;
     bool books = *ret_runs != UINT32_MAX && *ret_pieces != SIZE_MAX && can_wake_locked(device, tag);
     enum sg_pause_why why = !books ? SG_PAUSE_NO_HOST : ret->lacking ? SG_PAUSE_FULL : SG_PAUSE_FINE;
     why = (enum sg_pause_why)sg_replay_step_outcome(replayed, SEGALLOC_TURN_PAUSE, why);

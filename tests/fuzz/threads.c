@@ -3,6 +3,10 @@
 
      threads [--seeds FROM-TO] [--jobs N] [--patience SECONDS] [--keep-going] [--verbose] [--only THREAD:OPERATION,…]
      threads --minutes N [--from SEED] …
+     threads --pauses [--each N] [--fail CALL:N] …
+
+   With --pauses seeds stand for plans of FT_PAUSES, all with tags. With --each N a plan in turns is played again for every Nth
+   call that only the library makes of the driver. That call fails. With --fail one named call does.
 
    A seed falls short when its process ends by itself, says nothing for the patience, or finds a fault. Faults are work of
    two owners unordered, a block that holds other bytes than its owner wrote, and a refusal of what would have fitted. Books
@@ -29,12 +33,14 @@ struct options {
     uint64_t from, to;
     unsigned jobs, patience_s, minutes;
     bool keep_going, verbose;
-    const char *only;
+    unsigned each; /* 0: none */
+    enum ft_manner manner;
+    const char *only, *fail;
 };
 
 /* Of a job, in memory that it shares with the one that sums up. */
 struct sums {
-    uint64_t seeds, operations, allocations, refused, found;
+    uint64_t seeds, plays, operations, allocations, refused, found;
 };
 
 static bool parse(int count, char **argument, struct options *ret)
@@ -47,6 +53,8 @@ static bool parse(int count, char **argument, struct options *ret)
             ret->keep_going = true;
         else if (strcmp(name, "--verbose") == 0)
             ret->verbose = true;
+        else if (strcmp(name, "--pauses") == 0)
+            ret->manner = FT_PAUSES;
         else if (i++, strcmp(name, "--seeds") == 0 && sscanf(value, "%llu-%llu", &from, &to) == 2)
             ret->from = from, ret->to = to;
         else if (strcmp(name, "--from") == 0)
@@ -57,6 +65,10 @@ static bool parse(int count, char **argument, struct options *ret)
             ret->jobs = (unsigned)atoi(value);
         else if (strcmp(name, "--patience") == 0)
             ret->patience_s = (unsigned)atoi(value);
+        else if (strcmp(name, "--each") == 0)
+            ret->each = (unsigned)atoi(value);
+        else if (strcmp(name, "--fail") == 0)
+            ret->fail = value;
         else if (strcmp(name, "--only") == 0)
             ret->only = value;
         else
@@ -205,7 +217,10 @@ static void print_plan(const struct ft_plan *plan, bool all)
 static void print_command(const struct ft_plan *plan)
 {
     const char *between = " --only ";
-    fprintf(stderr, "  threads --seeds %llu-%llu", (unsigned long long)plan->seed, (unsigned long long)plan->seed + 1);
+    fprintf(stderr, "  threads%s --seeds %llu-%llu", plan->manner == FT_PAUSES ? " --pauses" : "",
+        (unsigned long long)plan->seed, (unsigned long long)plan->seed + 1);
+    if (plan->refused)
+        fprintf(stderr, " --fail %s", plan->refused);
     for (unsigned t = 0; t < plan->threads; t++) {
         for (unsigned i = 0; i < plan->part[t].count; i++) {
             if (plan->part[t].left_out[i])
@@ -242,15 +257,21 @@ static void say_ending(const struct ft_plan *plan, enum ending ending, int statu
     fprintf(stderr, "\n");
 }
 
-static bool run_seed(uint64_t seed, const struct options *options, struct ft_result *result, struct sums *sums)
+/* With one more call that fails, unless `fail` is NULL. */
+static bool run_plan(uint64_t seed, const char *fail, const struct options *options, struct ft_result *result,
+    struct sums *sums)
 {
     int status;
-    struct ft_plan *plan = ft_plan_draw(seed);
+    struct ft_plan *plan = ft_plan_draw(seed, options->manner);
     keep_only(plan, options->only);
+    if (fail && !ft_plan_refuse(plan, fail)) {
+        ft_plan_release(plan);
+        return true;
+    }
     if (options->verbose)
         print_plan(plan, options->only != NULL);
     enum ending ending = play_once(plan, options->patience_s, result, &status);
-    sums->seeds++;
+    sums->plays++;
     sums->operations += result->operations;
     sums->allocations += result->allocations;
     sums->refused += result->refused;
@@ -265,6 +286,32 @@ static bool run_seed(uint64_t seed, const struct options *options, struct ft_res
     }
     ft_plan_release(plan);
     return ending == FINE;
+}
+
+static bool takes_turns(uint64_t seed, enum ft_manner manner)
+{
+    struct ft_plan *plan = ft_plan_draw(seed, manner);
+    bool turns = plan->turns;
+    ft_plan_release(plan);
+    return turns;
+}
+
+static bool run_seed(uint64_t seed, const struct options *options, struct ft_result *result, struct sums *sums)
+{
+    sums->seeds++;
+    bool fine = run_plan(seed, options->fail, options, result, sums);
+    if (!fine || !options->each || !takes_turns(seed, options->manner))
+        return fine;
+    uint64_t calls[FT_CALLS];
+    memcpy(calls, result->calls, sizeof calls);
+    for (unsigned i = 0; i < FT_CALLS && ft_call_name(i); i++) {
+        for (uint64_t n = 1 + seed % options->each; n <= calls[i] && (fine || options->keep_going); n += options->each) {
+            char fail[64];
+            snprintf(fail, sizeof fail, "%s:%llu", ft_call_name(i), (unsigned long long)n);
+            fine &= run_plan(seed, fail, options, result, sums);
+        }
+    }
+    return fine;
 }
 
 /* Every jobs-th seed, up to the last or until time is up. */
@@ -295,23 +342,25 @@ static int run_all(const struct options *options)
         int status = 1;
         whole &= child[job] > 0 && waitpid(child[job], &status, 0) == child[job] && status == 0;
         all.seeds += sums[job].seeds;
+        all.plays += sums[job].plays;
         all.operations += sums[job].operations;
         all.allocations += sums[job].allocations;
         all.refused += sums[job].refused;
         all.found += sums[job].found;
     }
-    printf("%llu seeds, %llu operations, %llu allocations, %llu refused: %llu fall short\n",
-        (unsigned long long)all.seeds, (unsigned long long)all.operations, (unsigned long long)all.allocations,
-        (unsigned long long)all.refused, (unsigned long long)all.found);
-    return all.found || !whole || !all.seeds;
+    printf("%llu seeds, %llu programs, %llu operations, %llu allocations, %llu refused: %llu fall short\n",
+        (unsigned long long)all.seeds, (unsigned long long)all.plays, (unsigned long long)all.operations,
+        (unsigned long long)all.allocations, (unsigned long long)all.refused, (unsigned long long)all.found);
+    return all.found || !whole || !all.plays;
 }
 
 int main(int count, char **argument)
 {
     struct options options;
     if (!parse(count, argument, &options)) {
-        fprintf(stderr, "usage: threads [--seeds FROM-TO | --minutes N [--from SEED]] [--jobs N] [--patience SECONDS] "
-                        "[--keep-going] [--verbose] [--only THREAD:OPERATION,...]\n");
+        fprintf(stderr,
+            "usage: threads [--seeds FROM-TO | --minutes N [--from SEED]] [--jobs N] [--patience SECONDS] "
+            "[--pauses] [--each N] [--fail CALL:N] [--keep-going] [--verbose] [--only THREAD:OPERATION,...]\n");
         return 2;
     }
     const char *library = getenv("SEGALLOC_LIBRARY");

@@ -10,14 +10,14 @@ struct ft_stream *ft_stream_pick(struct ft_thread *t, uint32_t which)
 {
     struct ft_world *w = t->world;
     if (w->plan->one_stream)
-        return w->plan->common_streams ? &w->common[0] : &w->legacy;
+        return w->plan->common_streams ? &t->card->common[0] : &t->card->legacy;
     unsigned created = t->part->streams + w->plan->common_streams;
     unsigned at = which % (created + 2);
     struct ft_stream *stream = at < t->part->streams ? &t->own[at]
-        : at < created                               ? &w->common[at - t->part->streams]
-        : at == created                              ? &w->legacy
-                                                     : &w->per_thread;
-    return stream->handle || stream == &w->legacy ? stream : &w->legacy;
+                               : at < created        ? &t->card->common[at - t->part->streams]
+                               : at == created       ? &t->card->legacy
+                                                     : &t->card->per_thread;
+    return stream->handle || stream == &t->card->legacy ? stream : &t->card->legacy;
 }
 
 void ft_wait(struct ft_thread *t, const struct ft_operation *operation)
@@ -43,8 +43,7 @@ void ft_wait(struct ft_thread *t, const struct ft_operation *operation)
 
 void ft_trim(struct ft_thread *t, const struct ft_operation *operation)
 {
-    ft_found.trim(0, operation->how % 2 ? 0 : operation->bytes);
-    (void)t;
+    ft_found.trim(t->card->device, operation->how % 2 ? 0 : operation->bytes);
 }
 
 /* From a half of the card to all of it. */
@@ -53,18 +52,18 @@ void ft_limit(struct ft_thread *t, const struct ft_operation *operation)
     struct ft_world *w = t->world;
     uint64_t card = w->plan->card_bytes;
     uint64_t asked = operation->how % 3 ? card : card / 2 + operation->bytes % (card / 2);
-    uint64_t set = ft_found.set_limit(0, asked);
+    uint64_t set = ft_found.set_limit(t->card->device, asked);
     if (set > card || (set && set > asked))
         ft_fault(w->result, "the limit is %llu, asked for %llu", (unsigned long long)set, (unsigned long long)asked);
     if (set)
-        w->limit_bytes = set;
+        t->card->limit_bytes = set;
 }
 
 static void others_come(struct ft_thread *t, uint64_t bytes, bool pool)
 {
     struct ft_world *w = t->world;
     CUmemAllocationProp prop = {.type = CU_MEM_ALLOCATION_TYPE_PINNED,
-        .location = {.type = CU_MEM_LOCATION_TYPE_DEVICE, .id = 0}};
+        .location = {.type = CU_MEM_LOCATION_TYPE_DEVICE, .id = t->card->device}};
     bytes = (bytes / (2 * MIB) + 1) * 2 * MIB;
     if (bytes > w->plan->card_bytes / 4)
         return;
@@ -75,7 +74,7 @@ static void others_come(struct ft_thread *t, uint64_t bytes, bool pool)
     if (result != CUDA_SUCCESS)
         return;
     *(pool ? &t->pool_bytes : &t->physical_bytes) = bytes;
-    atomic_fetch_add(&w->others_bytes, bytes);
+    atomic_fetch_add(&t->card->others_bytes, bytes);
 }
 
 static void others_go(struct ft_thread *t, bool pool)
@@ -88,14 +87,14 @@ static void others_go(struct ft_thread *t, bool pool)
     if (pool) {
         FT_MUST(w, cuMemFreeAsync(t->pool_address, NULL));
         FT_MUST(w, cuStreamSynchronize(NULL));
-        FT_MUST(w, cuDeviceGetDefaultMemPool(&from, 0));
+        FT_MUST(w, cuDeviceGetDefaultMemPool(&from, t->card->device));
         FT_MUST(w, cuMemPoolTrimTo(from, 0));
     } else {
         CUresult result = cuMemRelease(t->physical);
         if (!w->plan->refuses_back)
             ft_must(w, result, "cuMemRelease");
     }
-    atomic_fetch_sub(&w->others_bytes, *bytes);
+    atomic_fetch_sub(&t->card->others_bytes, *bytes);
     *bytes = 0;
 }
 
@@ -144,26 +143,28 @@ static uint64_t value_of(const struct segalloc_stat *stats, int count, const cha
     return 0;
 }
 
-uint64_t ft_statistic(const char *name)
+uint64_t ft_statistic(int device, const char *name)
 {
     struct segalloc_stat stats[STATS_MAX];
-    return value_of(stats, ft_found.stats(0, stats, STATS_MAX), name);
+    return value_of(stats, ft_found.stats(device, stats, STATS_MAX), name);
 }
 
-static void look_at_statistics(struct ft_world *w)
+static void look_at_statistics(struct ft_world *w, int device)
 {
     struct segalloc_stat stats[STATS_MAX];
-    int count = ft_found.stats(0, stats, STATS_MAX);
+    int count = ft_found.stats(device, stats, STATS_MAX);
     uint64_t requested = value_of(stats, count, "requested_bytes"),
              allocated = value_of(stats, count, "allocated_bytes"), active = value_of(stats, count, "active_bytes"),
              reserved = value_of(stats, count, "reserved_bytes"), pending = value_of(stats, count, "pending_bytes"),
              alive = value_of(stats, count, "allocations"), allocs = value_of(stats, count, "allocs"),
-             frees = value_of(stats, count, "frees");
+             frees = value_of(stats, count, "frees"), elsewhere = value_of(stats, count, "overflow_bytes");
     if (requested > allocated || allocated > active || active > reserved || active != allocated + pending ||
-        reserved > w->plan->card_bytes || allocs != frees + alive)
-        ft_fault(w->result, "statistics: requested %llu, allocated %llu, pending %llu, active %llu, reserved %llu; "
-            "alive %llu, allocs %llu, frees %llu", (unsigned long long)requested, (unsigned long long)allocated,
-            (unsigned long long)pending, (unsigned long long)active, (unsigned long long)reserved,
+        reserved - elsewhere > w->plan->card_bytes || allocs != frees + alive)
+        ft_fault(w->result,
+            "statistics: requested %llu, allocated %llu, pending %llu, active %llu, reserved %llu, elsewhere %llu; "
+            "alive %llu, allocs %llu, frees %llu",
+            (unsigned long long)requested, (unsigned long long)allocated, (unsigned long long)pending,
+            (unsigned long long)active, (unsigned long long)reserved, (unsigned long long)elsewhere,
             (unsigned long long)alive, (unsigned long long)allocs, (unsigned long long)frees);
     if (w->plan->turns && value_of(stats, count, "double_frees"))
         ft_fault(w->result, "a free was taken for a second one");
@@ -175,17 +176,34 @@ static int by_address(const void *one, const void *other)
     return a->address < b->address ? -1 : a->address > b->address;
 }
 
-/* Pieces don't overlap, and each block that is alive is one. */
-static void look_at_pieces(struct ft_thread *t)
+/* The pieces of the thread's device, by address; none where there are too many. The caller frees them. */
+static struct segalloc_piece *list_pieces(struct ft_thread *t, size_t *ret_count)
 {
     enum { PIECES = 1 << 14 };
     struct segalloc_piece *piece = malloc(PIECES * sizeof *piece);
     if (!piece)
         abort();
-    size_t count = ft_found.pieces(0, piece, PIECES);
-    if (count == PIECES)
-        count = 0; /* some are missing */
-    qsort(piece, count, sizeof *piece, by_address);
+    *ret_count = ft_found.pieces(t->card->device, piece, PIECES);
+    if (*ret_count == PIECES)
+        *ret_count = 0; /* some are missing */
+    qsort(piece, *ret_count, sizeof *piece, by_address);
+    return piece;
+}
+
+bool ft_is_served(struct ft_thread *t, CUdeviceptr address)
+{
+    size_t count;
+    struct segalloc_piece key = {.address = address}, *piece = list_pieces(t, &count);
+    bool served = !count || bsearch(&key, piece, count, sizeof *piece, by_address);
+    free(piece);
+    return served;
+}
+
+/* Pieces don't overlap, and each block that is alive is one. */
+static void look_at_pieces(struct ft_thread *t)
+{
+    size_t count;
+    struct segalloc_piece *piece = list_pieces(t, &count);
     for (size_t i = 1; i < count; i++) {
         if (piece[i - 1].address + piece[i - 1].bytes > piece[i].address)
             ft_fault(t->world->result, "pieces overlap at %llx", (unsigned long long)piece[i].address);
@@ -204,6 +222,6 @@ static void look_at_pieces(struct ft_thread *t)
 
 void ft_look(struct ft_thread *t)
 {
-    look_at_statistics(t->world);
+    look_at_statistics(t->world, t->card->device);
     look_at_pieces(t);
 }

@@ -98,8 +98,8 @@ static uint64_t pages_of(const struct ft_plan *plan, uint64_t bytes)
 static void judge_refusal(struct ft_thread *t, uint64_t bytes)
 {
     struct ft_world *w = t->world;
-    uint64_t needed = w->held_bytes + w->others_bytes + pages_of(w->plan, bytes) + 2 * w->plan->page_bytes;
-    uint64_t most = w->limit_bytes < w->plan->card_bytes ? w->limit_bytes : w->plan->card_bytes;
+    uint64_t needed = t->card->held_bytes + t->card->others_bytes + pages_of(w->plan, bytes) + 2 * w->plan->page_bytes;
+    uint64_t most = t->card->limit_bytes < w->plan->card_bytes ? t->card->limit_bytes : w->plan->card_bytes;
     if (!w->plan->turns || !w->plan->judged || w->plan->refusals || needed > most)
         return;
     atomic_fetch_add(&w->result->unjust, 1);
@@ -129,6 +129,12 @@ static void *ask(struct ft_thread *t, uint64_t bytes, struct ft_stream *home, un
     return how % 2 ? address : pointer(got);
 }
 
+/* A block that the driver has served stays where it is while its tag is paused. */
+static unsigned tag_of_block(struct ft_thread *t, unsigned tag, const void *address)
+{
+    return tag && t->world->plan->refusals && !ft_is_served(t, (CUdeviceptr)(uintptr_t)address) ? 0 : tag;
+}
+
 /* NULL: refused. */
 static struct ft_block *have(struct ft_thread *t, uint64_t bytes, struct ft_stream *home, unsigned tag, uint32_t how)
 {
@@ -156,11 +162,11 @@ static struct ft_block *have(struct ft_thread *t, uint64_t bytes, struct ft_stre
         .home = t->part->kind == FT_CUDA ? NULL : home,
         .owner = atomic_fetch_add(&w->owners, 1) + 1,
         .held_bytes = pages_of(w->plan, bytes),
-        .tag = tag};
+        .tag = tag_of_block(t, tag, address)};
     b->discards = w->tag[tag].discards;
     b->maybe = w->tag[tag].maybe;
-    atomic_fetch_add(&w->live_bytes, b->bytes);
-    atomic_fetch_add(&w->held_bytes, b->held_bytes);
+    atomic_fetch_add(&t->card->live_bytes, b->bytes);
+    atomic_fetch_add(&t->card->held_bytes, b->held_bytes);
     ft_found.owner(b->address, b->bytes, b->owner);
     if (tag)
         pthread_rwlock_unlock(&w->pausing);
@@ -223,8 +229,8 @@ void ft_block_end(struct ft_thread *t, struct ft_block *b, uint32_t how)
         pthread_rwlock_unlock(&t->world->pausing);
     if (b->last)
         FT_MUST(t->world, cuEventDestroy_v2(b->last));
-    atomic_fetch_sub(&t->world->live_bytes, b->bytes);
-    atomic_fetch_sub(&t->world->held_bytes, b->held_bytes);
+    atomic_fetch_sub(&t->card->live_bytes, b->bytes);
+    atomic_fetch_sub(&t->card->held_bytes, b->held_bytes);
     *b = t->block[--t->blocks];
 }
 
@@ -340,8 +346,8 @@ void ft_allocate(struct ft_thread *t, const struct ft_operation *operation)
     struct ft_world *w = t->world;
     struct ft_stream *home = ft_stream_pick(t, operation->which);
     if (!is_named(t, home))
-        home = &w->legacy;
-    if (t->blocks >= t->part->blocks_max || w->live_bytes + operation->bytes > w->plan->live_max_bytes) {
+        home = &t->card->legacy;
+    if (t->blocks >= t->part->blocks_max || t->card->live_bytes + operation->bytes > w->plan->live_max_bytes) {
         ft_free(t, operation);
         return;
     }
@@ -362,10 +368,10 @@ void ft_hand_over(struct ft_thread *t, const struct ft_operation *operation)
         return;
     struct ft_block *b = &t->block[operation->which % t->blocks];
     pthread_mutex_lock(&w->mutex);
-    if (w->on_shelf < FT_SHELF) {
+    if (t->card->on_shelf < FT_SHELF) {
         if (b->home)
             b->home->shared = true;
-        w->shelf[w->on_shelf++] = *b;
+        t->card->shelf[t->card->on_shelf++] = *b;
         *b = t->block[--t->blocks];
     }
     pthread_mutex_unlock(&w->mutex);
@@ -375,10 +381,10 @@ void ft_take_over(struct ft_thread *t, const struct ft_operation *operation)
 {
     struct ft_world *w = t->world;
     pthread_mutex_lock(&w->mutex);
-    if (w->on_shelf && t->blocks < t->room) {
-        struct ft_block *from = &w->shelf[operation->which % w->on_shelf];
+    if (t->card->on_shelf && t->blocks < t->room) {
+        struct ft_block *from = &t->card->shelf[operation->which % t->card->on_shelf];
         t->block[t->blocks++] = *from;
-        *from = w->shelf[--w->on_shelf];
+        *from = t->card->shelf[--t->card->on_shelf];
     }
     pthread_mutex_unlock(&w->mutex);
 }
@@ -426,7 +432,7 @@ bool ft_probe(struct ft_thread *t, uint64_t bytes)
 {
     struct ft_block *b = NULL;
     for (unsigned tries = 0; tries <= t->world->plan->refusals && !b; tries++)
-        b = have(t, bytes, &t->world->legacy, 0, tries);
+        b = have(t, bytes, &t->card->legacy, 0, tries);
     if (!b)
         return false;
     write_all(t, b, NULL, 1);

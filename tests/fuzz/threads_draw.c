@@ -129,7 +129,8 @@ enum { MOVING = 13 }; /* so many of the first have pages that move, and to a sec
 static void draw_conf(struct draw *d, struct ft_plan *plan)
 {
     static const char *const frees[] = {"auto", "auto", "strict", "event", "stream"};
-    unsigned at = (unsigned)any(d, plan->one_stream ? MOVING : sizeof options / sizeof *options);
+    bool moves = plan->one_stream || (plan->manner == FT_PAUSES && any(d, 8));
+    unsigned at = (unsigned)any(d, moves ? MOVING : sizeof options / sizeof *options);
     const char *policy = frees[any(d, sizeof frees / sizeof *frees)];
     bool cut_short = any(d, 6) == 0;
     plan->by_stream = strcmp(policy, "stream") == 0;
@@ -139,6 +140,40 @@ static void draw_conf(struct draw *d, struct ft_plan *plan)
     plan->judged = !options[at].unjudged && !cut_short;
     snprintf(plan->conf, sizeof plan->conf, "%s,pytorch:direct,free_sync:%s,wait_limit:%s,oom_report:%s",
         options[at].text, policy, cut_short ? any(d, 2) ? "0" : "0.005" : "30", any(d, 8) ? "never" : "every");
+}
+
+/* A call that gives memory back. */
+static bool gives_back(const char *call)
+{
+    return strcmp(call, "cuMemUnmap") == 0 || strcmp(call, "cuMemRelease") == 0;
+}
+
+static void refuse(struct ft_plan *plan, const char *name, uint64_t n, bool on)
+{
+    size_t used = strlen(plan->sim);
+    snprintf(plan->sim + used, sizeof plan->sim - used, ",fail=%s:%llu%s", name, (unsigned long long)n, on ? "+" : "");
+    plan->refusals++;
+    plan->refuses_on |= on;
+    plan->refuses_back |= gives_back(name);
+}
+
+const char *ft_call_name(unsigned i)
+{
+    static const char *const names[FT_CALLS] = {"cuMemCreate", "cuMemMap", "cuMemSetAccess", "cuMemAddressReserve",
+        "cuMemUnmap", "cuMemRelease", "cuMemAlloc", "cuMemcpyDtoHAsync", "cuMemcpyHtoDAsync", "cuMemcpyBatchAsync",
+        "cuMemHostRegister", "cuMemHostUnregister", "cuMemsetD8Async"};
+    return names[i];
+}
+
+bool ft_plan_refuse(struct ft_plan *plan, const char *text)
+{
+    char name[64];
+    unsigned long long n;
+    if (sscanf(text, "%63[A-Za-z0-9]:%llu", name, &n) != 2 || strstr(plan->sim, name))
+        return false;
+    refuse(plan, name, n, false);
+    plan->refused = text;
+    return true;
 }
 
 /* Refusals of the driver: one call, several, or from some call on. */
@@ -153,12 +188,7 @@ static void draw_refusals(struct draw *d, struct ft_plan *plan)
         bool on = at < 2 && any(d, 8) == 0;
         if (strstr(plan->sim, calls[at]))
             continue; /* one of a name counts */
-        size_t used = strlen(plan->sim);
-        snprintf(plan->sim + used, sizeof plan->sim - used, ",fail=%s:%llu%s", calls[at],
-            (unsigned long long)between(d, 1, any(d, 2) ? 20 : 400), on ? "+" : "");
-        plan->refusals++;
-        plan->refuses_on |= on;
-        plan->refuses_back |= at == 4 || at == 5;
+        refuse(plan, calls[at], between(d, 1, any(d, 2) ? 20 : 400), on);
     }
 }
 
@@ -200,15 +230,16 @@ static enum ft_action draw_action(struct draw *d, const unsigned *weight)
 
 static void draw_part(struct draw *d, const struct ft_plan *plan, const struct sizes *common, struct ft_part *part)
 {
-    static const unsigned lengths[] = {30, 100, 100, 400, 1000}, blocks[] = {3, 20, 100, 400};
-    enum { FEW_BLOCKS = 2 }; /* so many of the first are few */
+    enum { LENGTHS = 5, FEW_BLOCKS = 2 }; /* so many of the first are few */
+    static const unsigned lengths[][LENGTHS] = {{30, 100, 100, 400, 1000}, {20, 40, 60, 100, 300}};
+    static const unsigned blocks[] = {3, 20, 100, 400};
     struct sizes own = draw_sizes(d, plan->card_bytes, plan->one_stream);
     const unsigned (*weight)[FT_ACTIONS] = plan->one_stream ? behind : weights;
     unsigned phase = 0;
     part->kind = plan->one_stream ? FT_AWARE + (enum ft_kind)any(d, FT_KINDS - 1) : (enum ft_kind)any(d, FT_KINDS);
     part->streams = plan->one_stream ? 0 : (unsigned)any(d, FT_OWN_STREAMS + 1);
     part->blocks_max = blocks[any(d, plan->one_stream ? FEW_BLOCKS : sizeof blocks / sizeof *blocks)];
-    part->count = lengths[any(d, sizeof lengths / sizeof *lengths)];
+    part->count = lengths[plan->manner == FT_PAUSES][any(d, LENGTHS)];
     part->operations = calloc(part->count, sizeof *part->operations);
     part->left_out = calloc(part->count, sizeof *part->left_out);
     if (!part->operations || !part->left_out)
@@ -219,6 +250,8 @@ static void draw_part(struct draw *d, const struct ft_plan *plan, const struct s
         part->operations[i] = (struct ft_operation){.action = draw_action(d, weight[phase]),
             .which = (uint32_t)any(d, 1 << 30), .how = (uint32_t)any(d, 1 << 30),
             .bytes = draw_size(d, any(d, 2) ? &own : common, plan->card_bytes)};
+        while (plan->manner == FT_PAUSES && part->operations[i].bytes > plan->card_bytes)
+            part->operations[i].bytes /= 2;
     }
 }
 
@@ -229,38 +262,69 @@ static void draw_tags(struct ft_plan *plan)
     static const char *const calls[] = {"cuMemcpyDtoHAsync", "cuMemcpyHtoDAsync", "cuMemHostRegister"};
     enum { EVERY = 12, EARLY = 40 };
     struct draw draw = {.seed = ~plan->seed * UINT64_C(0x2545f4914f6cdd1d)}, *d = &draw;
-    plan->tags = !plan->one_stream && any(d, 2);
+    plan->tags = plan->manner == FT_PAUSES || (!plan->one_stream && any(d, 2));
     for (unsigned t = 0; t < plan->threads && plan->tags; t++)
         for (unsigned i = 0; i < plan->part[t].count; i++)
             if (any(d, EVERY) == 0)
                 plan->part[t].operations[i].action = any(d, 5) < 2 ? FT_PAUSE : FT_RESUME;
     if (!plan->tags || any(d, 3))
         return;
-    size_t used = strlen(plan->sim);
-    snprintf(plan->sim + used, sizeof plan->sim - used, ",fail=%s:%llu", calls[any(d, sizeof calls / sizeof *calls)],
-        (unsigned long long)between(d, 1, EARLY));
-    plan->refusals++;
+    uint64_t n = between(d, 1, EARLY);
+    refuse(plan, calls[any(d, sizeof calls / sizeof *calls)], n, false);
 }
 
-struct ft_plan *ft_plan_draw(uint64_t seed)
+static void add(char *text, size_t size, const char *more)
+{
+    size_t used = strlen(text);
+    snprintf(text + used, size - used, "%s", more);
+}
+
+/* Where else memory and contents may be: on two devices, in files, in the host's memory. */
+static void draw_places(struct draw *d, struct ft_plan *plan)
+{
+    static const char *const hosts[] = {"", "", ",overflow:host=8MiB", ",overflow:host=64MiB"};
+    static const char *const pages[] = {"", ",hostpages=6MiB"};
+    plan->devices = 1 + (unsigned)any(d, FT_DEVICES);
+    plan->peers = plan->devices > 1 && any(d, 2);
+    plan->files = any(d, 4) == 0;
+    const char *host = hosts[any(d, sizeof hosts / sizeof *hosts)];
+    add(plan->conf, sizeof plan->conf, host);
+    if (plan->devices > 1)
+        add(plan->sim, sizeof plan->sim, ",count=2");
+    if (*host)
+        add(plan->sim, sizeof plan->sim, pages[any(d, 2)]);
+}
+
+static uint64_t draw_card(struct draw *d, enum ft_manner manner)
+{
+    if (manner == FT_PAUSES) /* copies of contents take most of the time */
+        return 2 * MIB * between(d, 8, 32);
+    uint64_t least = 16 * MIB << any(d, 8);
+    return between(d, least / MIB, 2 * least / MIB) / 2 * 2 * MIB;
+}
+
+struct ft_plan *ft_plan_draw(uint64_t seed, enum ft_manner manner)
 {
     enum { FITTING = 3 }; /* who is refused waits for all that is under way */
     static const unsigned live_percent[] = {50, 90, 99, 100, 105, 150, 250};
-    struct draw draw = {.seed = seed * UINT64_C(0x2545f4914f6cdd1d)}, *d = &draw;
+    struct draw draw = {.seed = seed * UINT64_C(0x2545f4914f6cdd1d) ^ (uint64_t)manner}, *d = &draw;
     struct ft_plan *plan = calloc(1, sizeof *plan);
     if (!plan)
         abort();
     plan->seed = seed;
+    plan->manner = manner;
+    plan->devices = 1;
     plan->threads = any(d, 2) ? 2 : 4;
     plan->turns = any(d, 2);
-    plan->one_stream = any(d, 5) < 2;
+    plan->one_stream = manner == FT_ANY && any(d, 5) < 2;
     plan->common_streams = (unsigned)any(d, FT_COMMON_STREAMS + 1);
-    uint64_t least = 16 * MIB << any(d, 8);
-    plan->card_bytes = between(d, least / MIB, 2 * least / MIB) / 2 * 2 * MIB;
+    plan->card_bytes = draw_card(d, manner);
     unsigned live = (unsigned)any(d, plan->one_stream ? FITTING : sizeof live_percent / sizeof *live_percent);
     plan->live_max_bytes = plan->card_bytes / 100 * live_percent[live];
     draw_conf(d, plan);
     draw_sim(d, plan);
+    if (manner == FT_PAUSES)
+        draw_places(d, plan);
     struct sizes common = draw_sizes(d, plan->card_bytes, plan->one_stream);
     for (unsigned i = 0; i < plan->threads; i++)
         draw_part(d, plan, &common, &plan->part[i]);

@@ -9,15 +9,22 @@ enum { NOT_PERMITTED = 800, NOT_SUPPORTED = 801, NOT_READY = 600, CAPTURING = 90
 
 static const char *const names[FT_TAGS + 1] = {NULL, "weights", "optimizer", "kv"};
 
+enum { IN_FILES = 2 };
+
 static bool discards(unsigned tag)
 {
     return tag == FT_TAGS;
 }
 
+static unsigned flags_of(const struct ft_plan *plan, unsigned tag)
+{
+    return discards(tag) ? SEGALLOC_TAG_DISCARD : tag == IN_FILES && plan->files ? SEGALLOC_TAG_FILE : 0;
+}
+
 void ft_tag_push(struct ft_thread *t, unsigned tag)
 {
     if (tag)
-        FT_MUST(t->world, (CUresult)ft_found.tag_push(names[tag], discards(tag) ? SEGALLOC_TAG_DISCARD : 0));
+        FT_MUST(t->world, (CUresult)ft_found.tag_push(names[tag], flags_of(t->world->plan, tag)));
 }
 
 void ft_tag_pop(struct ft_thread *t)
@@ -70,10 +77,12 @@ static unsigned tag_of(const struct ft_operation *operation)
     return operation->how % (FT_TAGS + 1);
 }
 
-static void note_paused(struct ft_tag *tag, bool discarded)
+/* Where the driver goes on failing some blocks are in fixed segments, which stay where they are. */
+static void note_paused(const struct ft_world *w, struct ft_tag *tag, bool discarded)
 {
-    tag->discards += discarded && tag->state == FT_AWAKE;
-    tag->maybe += discarded && tag->state == FT_UNKNOWN;
+    bool all = tag->state == FT_AWAKE && !w->plan->refuses_on;
+    tag->discards += discarded && all;
+    tag->maybe += discarded && !all && tag->state != FT_PAUSED;
     tag->state = FT_PAUSED;
 }
 
@@ -100,7 +109,7 @@ void ft_pause(struct ft_thread *t, const struct ft_operation *operation)
         if (chosen && chosen != i)
             continue;
         if (answer == CUDA_SUCCESS)
-            note_paused(&w->tag[i], discards(i));
+            note_paused(w, &w->tag[i], discards(i));
         else
             note_not_paused(&w->tag[i], discards(i));
     }
@@ -140,6 +149,7 @@ void ft_resume_end(struct ft_thread *t)
     for (int tries = 0; tries < TRIES && answer != CUDA_SUCCESS && answer != NOT_SUPPORTED && !w->plan->refuses_on;
          tries++) {
         nanosleep(&(struct timespec){.tv_nsec = TRY_NS}, NULL);
+        ft_wait_all(w, t->card->device);
         answer = resume(w, 0);
     }
     if (answer != CUDA_SUCCESS && answer != NOT_SUPPORTED && !w->plan->refuses_on)

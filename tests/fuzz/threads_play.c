@@ -48,6 +48,7 @@ static void find_all(void)
     *(void **)&ft_found.owner = find("segalloc_sim_owner");
     *(void **)&ft_found.kernel = find("segalloc_sim_kernel");
     *(void **)&ft_found.hazards = find("segalloc_sim_hazards");
+    *(void **)&ft_found.calls = find("segalloc_sim_calls");
     *(void **)&ft_found.used = find("segalloc_sim_used");
     *(void **)&ft_found.malloc_on = find("segalloc_malloc_on");
     *(void **)&ft_found.free = find("segalloc_free");
@@ -164,7 +165,7 @@ static void *work(void *data)
     struct ft_thread *t = data;
     struct ft_world *w = t->world;
     begin_turn(t);
-    FT_MUST(w, cuCtxSetCurrent(w->context));
+    FT_MUST(w, cuCtxSetCurrent(t->card->context));
     for (unsigned i = 0; i < t->part->count && !atomic_load(&w->result->has_fault); i++) {
         atomic_store(&w->result->at[t->index], i);
         if (t->part->left_out[i])
@@ -178,24 +179,43 @@ static void *work(void *data)
     return NULL;
 }
 
+static void make_card(struct ft_world *w, int device)
+{
+    struct ft_card *card = &w->card[device];
+    card->device = device;
+    card->limit_bytes = w->plan->limit_bytes;
+    card->per_thread = (struct ft_stream){.handle = CU_STREAM_PER_THREAD, .own_of_thread = true};
+    FT_MUST(w, cuDevicePrimaryCtxRetain(&card->context, device));
+    FT_MUST(w, cuCtxSetCurrent(card->context));
+    for (unsigned i = 0; i < w->plan->common_streams; i++)
+        FT_MUST(w, cuStreamCreate(&card->common[i].handle, i ? CU_STREAM_NON_BLOCKING : CU_STREAM_DEFAULT));
+}
+
 static void make_world(struct ft_world *w)
 {
+    int count = (int)w->plan->devices;
     FT_MUST(w, cuInit(0));
-    FT_MUST(w, cuDevicePrimaryCtxRetain(&w->context, 0));
-    FT_MUST(w, cuCtxSetCurrent(w->context));
+    for (int device = 0; device < count; device++)
+        make_card(w, device);
+    for (int device = 0; device < count && count > 1 && w->plan->peers; device++) {
+        FT_MUST(w, cuCtxSetCurrent(w->card[device].context));
+        FT_MUST(w, cuCtxEnablePeerAccess(w->card[(device + 1) % count].context, 0));
+    }
     ft_kernels_make(w);
-    for (unsigned i = 0; i < w->plan->common_streams; i++)
-        FT_MUST(w, cuStreamCreate(&w->common[i].handle, i ? CU_STREAM_NON_BLOCKING : CU_STREAM_DEFAULT));
-    w->per_thread = (struct ft_stream){.handle = CU_STREAM_PER_THREAD, .own_of_thread = true};
 }
 
 static void make_thread(struct ft_world *w, unsigned index, struct ft_thread *ret)
 {
     const struct ft_part *part = &w->plan->part[index];
-    *ret = (struct ft_thread){.world = w, .part = part, .index = index, .room = part->blocks_max + FT_SHELF};
+    *ret = (struct ft_thread){.world = w,
+        .card = &w->card[index % w->plan->devices],
+        .part = part,
+        .index = index,
+        .room = part->blocks_max + FT_SHELF};
     ret->block = calloc(ret->room + 1, sizeof *ret->block);
     if (!ret->block)
         abort();
+    FT_MUST(w, cuCtxSetCurrent(ret->card->context));
     for (unsigned i = 0; i < part->streams; i++) {
         ret->own[i].blocking = i % 2;
         FT_MUST(w, cuStreamCreate(&ret->own[i].handle, i % 2 ? CU_STREAM_DEFAULT : CU_STREAM_NON_BLOCKING));
@@ -205,16 +225,23 @@ static void make_thread(struct ft_world *w, unsigned index, struct ft_thread *re
 /* All blocks that are left are freed by the thread that began. */
 static void end_blocks(struct ft_thread *t)
 {
+    FT_MUST(t->world, cuCtxSetCurrent(t->card->context));
     while (t->blocks)
         ft_block_check_and_end(t, &t->block[0], (uint32_t)ft_random_at(t->world->plan->seed, t->blocks));
 }
 
 static void end_shelf(struct ft_thread *t)
 {
-    while (t->world->on_shelf) {
+    while (t->card->on_shelf) {
         ft_take_over(t, &(struct ft_operation){.which = 0});
         end_blocks(t);
     }
+}
+
+static void end_others(struct ft_thread *t)
+{
+    FT_MUST(t->world, cuCtxSetCurrent(t->card->context));
+    ft_others_end(t);
 }
 
 static void end_streams(struct ft_thread *t)
@@ -226,12 +253,21 @@ static void end_streams(struct ft_thread *t)
     free(t->block);
 }
 
+void ft_wait_all(struct ft_world *w, int device)
+{
+    for (unsigned i = 1; i <= w->plan->devices; i++) {
+        FT_MUST(w, cuCtxSetCurrent(w->card[(device + (int)i) % (int)w->plan->devices].context));
+        FT_MUST(w, cuCtxSynchronize());
+    }
+}
+
 /* Where waits are cut short, what goes back to the driver may do so only after a refusal. */
 static bool probe(struct ft_thread *t, uint64_t bytes)
 {
     bool there = ft_probe(t, bytes);
     for (int tries = 0; tries < TRIES && !there && !t->world->plan->judged; tries++) {
         nanosleep(&(struct timespec){.tv_nsec = TRY_NS}, NULL);
+        ft_wait_all(t->world, t->card->device);
         there = ft_probe(t, bytes);
     }
     return there;
@@ -241,8 +277,8 @@ static bool probe(struct ft_thread *t, uint64_t bytes)
 static void expect_all_free(struct ft_thread *t)
 {
     struct ft_world *w = t->world;
-    FT_MUST(w, cuCtxSynchronize());
-    ft_found.set_limit(0, w->plan->card_bytes);
+    ft_wait_all(w, t->card->device);
+    ft_found.set_limit(t->card->device, w->plan->card_bytes);
     uint64_t most = w->plan->probe_bytes;
     if (!w->plan->refuses_on && !w->plan->refuses_back && most && !probe(t, most))
         ft_fault(w->result, "%llu bytes of %llu were refused when all was free", (unsigned long long)most,
@@ -250,26 +286,33 @@ static void expect_all_free(struct ft_thread *t)
     FT_MUST(w, cuCtxSynchronize());
 }
 
-/* What still comes back is on its way: a thread of the driver says that work is over. */
-static void expect_all_given_back(struct ft_world *w)
+/* A thread of the driver says that work is over. */
+static bool still_on_its_way(const struct ft_world *w, int device)
 {
-    ft_found.trim(0, 0);
-    for (int tries = 0; tries < TRIES && ft_found.used(0) && !w->plan->refuses_back; tries++) {
+    return ft_statistic(device, "pending_bytes") || (ft_found.used(device) && !w->plan->refuses_back);
+}
+
+static void expect_all_given_back(struct ft_world *w, int device)
+{
+    ft_wait_all(w, device);
+    ft_found.trim(device, 0);
+    for (int tries = 0; tries < TRIES && still_on_its_way(w, device); tries++) {
         nanosleep(&(struct timespec){.tv_nsec = TRY_NS}, NULL);
-        FT_MUST(w, cuCtxSynchronize());
-        ft_found.trim(0, 0);
+        ft_wait_all(w, device);
+        ft_found.trim(device, 0);
     }
-    if (ft_found.used(0) && !w->plan->refuses_back)
-        ft_fault(w->result, "%llu bytes of the card did not come back", (unsigned long long)ft_found.used(0));
+    if (ft_found.used(device) && !w->plan->refuses_back)
+        ft_fault(w->result, "%llu bytes of card %d did not come back", (unsigned long long)ft_found.used(device),
+            device);
     static const char *const levels[] = {"requested_bytes", "allocated_bytes", "pending_bytes", "active_bytes",
         "allocations", "aliased_bytes"};
     for (unsigned i = 0; i < sizeof levels / sizeof *levels; i++) {
-        if (ft_statistic(levels[i]))
-            ft_fault(w->result, "%s is %llu at the end", levels[i], (unsigned long long)ft_statistic(levels[i]));
+        if (ft_statistic(device, levels[i]))
+            ft_fault(w->result, "%s is %llu at the end", levels[i], (unsigned long long)ft_statistic(device, levels[i]));
     }
-    if (ft_statistic("allocs") != ft_statistic("frees"))
-        ft_fault(w->result, "%llu allocations, %llu frees", (unsigned long long)ft_statistic("allocs"),
-            (unsigned long long)ft_statistic("frees"));
+    if (ft_statistic(device, "allocs") != ft_statistic(device, "frees"))
+        ft_fault(w->result, "%llu allocations, %llu frees", (unsigned long long)ft_statistic(device, "allocs"),
+            (unsigned long long)ft_statistic(device, "frees"));
 }
 
 static void run_threads(struct ft_world *w, struct ft_thread *threads)
@@ -287,14 +330,29 @@ static void run_threads(struct ft_world *w, struct ft_thread *threads)
         pthread_join(handle[i], NULL);
 }
 
+/* Counts calls by name, whatever their version. */
+static void count_calls(struct ft_result *result)
+{
+    enum { ROWS = 2048 };
+    static struct segalloc_sim_call rows[ROWS];
+    size_t count = ft_found.calls(rows, ROWS);
+    for (unsigned i = 0; i < FT_CALLS && ft_call_name(i); i++) {
+        size_t length = strlen(ft_call_name(i));
+        for (size_t row = 0; row < count && row < ROWS; row++) {
+            const char *symbol = rows[row].symbol;
+            if (strncmp(symbol, ft_call_name(i), length) == 0 && (!symbol[length] || symbol[length] == '_'))
+                result->calls[i] += rows[row].calls;
+        }
+    }
+}
+
 void ft_play(const struct ft_plan *plan, struct ft_result *result)
 {
     struct ft_world world = {.plan = plan,
         .result = result,
         .mutex = PTHREAD_MUTEX_INITIALIZER,
         .changed = PTHREAD_COND_INITIALIZER,
-        .pausing = PTHREAD_RWLOCK_INITIALIZER,
-        .limit_bytes = plan->limit_bytes};
+        .pausing = PTHREAD_RWLOCK_INITIALIZER};
     struct ft_thread threads[FT_THREADS_MAX];
     setenv("SEGALLOC_SIM", plan->sim, 1);
     setenv("SEGALLOC_CONF", plan->conf, 1);
@@ -307,17 +365,22 @@ void ft_play(const struct ft_plan *plan, struct ft_result *result)
     ft_resume(&threads[0], &(struct ft_operation){.how = 0}); /* all, if there is room */
     for (unsigned i = 0; i < plan->threads; i++)
         end_blocks(&threads[i]);
-    end_shelf(&threads[0]);
+    for (unsigned i = 0; i < plan->devices; i++)
+        end_shelf(&threads[i]);
     ft_resume_end(&threads[0]);
     for (unsigned i = 0; i < plan->threads; i++)
-        ft_others_end(&threads[i]);
-    expect_all_free(&threads[0]);
+        end_others(&threads[i]);
+    for (unsigned i = 0; i < plan->devices; i++)
+        expect_all_free(&threads[i]);
     for (unsigned i = 0; i < plan->threads; i++)
         end_streams(&threads[i]);
-    expect_all_given_back(&world);
+    for (unsigned i = 0; i < plan->devices; i++)
+        expect_all_given_back(&world, (int)i);
     atomic_store(&result->hazards, ft_found.hazards());
     if (ft_found.hazards())
         ft_fault(result, "%llu hazards", (unsigned long long)ft_found.hazards());
-    FT_MUST(&world, cuDevicePrimaryCtxRelease_v2(0));
+    for (unsigned i = 0; i < plan->devices; i++)
+        FT_MUST(&world, cuDevicePrimaryCtxRelease_v2((int)i));
+    count_calls(result);
     atomic_store(&result->complete, true);
 }

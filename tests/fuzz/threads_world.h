@@ -4,6 +4,7 @@
 
 #include <pthread.h>
 
+#include "extra.h"
 #include "threads.h"
 
 struct ft_stream {
@@ -37,28 +38,36 @@ struct ft_tag {
     unsigned maybe;    /* times that they may have */
 };
 
+/* A device with what is its own. Blocks stay on their device. */
+struct ft_card {
+    int device;
+    CUcontext context;
+    struct ft_stream common[FT_COMMON_STREAMS], legacy, per_thread;
+    struct ft_block shelf[FT_SHELF];
+    unsigned on_shelf;
+    atomic_uint_fast64_t live_bytes; /* of all threads' blocks */
+    atomic_uint_fast64_t held_bytes; /* at most what they need of pages that nothing else is on */
+    atomic_uint_fast64_t others_bytes, limit_bytes;
+};
+
 struct ft_world {
     const struct ft_plan *plan;
     struct ft_result *result;
-    CUcontext context;
     CUfunction write, check;
-    struct ft_stream common[FT_COMMON_STREAMS], legacy, per_thread;
-    pthread_mutex_t mutex; /* of the shelf and of the turns */
+    struct ft_card card[FT_DEVICES];
+    pthread_mutex_t mutex; /* of the shelves and of the turns */
     pthread_cond_t changed;
-    struct ft_block shelf[FT_SHELF];
-    unsigned on_shelf;
     unsigned turn;         /* the thread that may go on */
     uint64_t turns;        /* that there were */
     bool ended[FT_THREADS_MAX];
     pthread_rwlock_t pausing; /* work on memory of tags is given by readers */
     struct ft_tag tag[FT_TAGS + 1];
-    atomic_uint_fast64_t live_bytes; /* of all threads' blocks */
-    atomic_uint_fast64_t held_bytes; /* at most what they need of pages that nothing else is on */
-    atomic_uint_fast64_t others_bytes, limit_bytes, owners;
+    atomic_uint_fast64_t owners;
 };
 
 struct ft_thread {
     struct ft_world *world;
+    struct ft_card *card;
     const struct ft_part *part;
     unsigned index;
     struct ft_stream own[FT_OWN_STREAMS];
@@ -73,6 +82,9 @@ struct ft_thread {
 #define FT_MUST(world, call) ft_must((world), (call), #call)
 /* Whether a call did what it should; else says so. */
 bool ft_must(struct ft_world *world, CUresult result, const char *call);
+
+/* All work of all devices ends: what was freed on one may be used from another's context. The device's context is current then. */
+void ft_wait_all(struct ft_world *world, int device);
 
 /* threads_block.c */
 void ft_allocate(struct ft_thread *t, const struct ft_operation *operation);
@@ -108,7 +120,9 @@ void ft_others(struct ft_thread *t, const struct ft_operation *operation);
 void ft_others_end(struct ft_thread *t);
 void ft_stream_anew(struct ft_thread *t, const struct ft_operation *operation);
 void ft_look(struct ft_thread *t);
-uint64_t ft_statistic(const char *name);
+/* True if the library has served the block there, and not the driver. */
+bool ft_is_served(struct ft_thread *t, CUdeviceptr address);
+uint64_t ft_statistic(int device, const char *name);
 /* Of those that the thread may use, by a random number. */
 struct ft_stream *ft_stream_pick(struct ft_thread *t, uint32_t which);
 
@@ -117,6 +131,7 @@ struct ft_found {
     void (*owner)(uint64_t address, uint64_t bytes, uint64_t owner);
     int (*kernel)(const char *name, const char *arguments, void (*run)(void **arguments));
     uint64_t (*hazards)(void);
+    segalloc_sim_calls_fn calls;
     uint64_t (*used)(int device);
     void *(*malloc_on)(size_t bytes, void *stream);
     int (*free)(void *address);

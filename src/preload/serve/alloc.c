@@ -198,6 +198,8 @@ CUresult sg_memory_not_served(struct sg_core *core, int device, size_t bytes, co
             sg_trim_ask_others(sg_process_driver(), device, bytes))
             result = alloc_pass_through(core, device, bytes, ret);
         noted = first == CUDA_ERROR_OUT_OF_MEMORY;
+        if (result == CUDA_SUCCESS)
+            sg_pause_passed_on(tag->memory_tag);
     }
     if (result == CUDA_ERROR_OUT_OF_MEMORY)
         result = alloc_overflow(core, device, bytes, tag, ret);

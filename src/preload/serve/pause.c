@@ -29,6 +29,8 @@ static _Atomic uint32_t begun;        /* orders so far */
 static bool retains;                  /* sg_pause_retain(); changes between orders */
 static bool torn; /* in a forked child: an order was under way in the parent, so its notes may be half made */
 static atomic_bool said_segments;     /* the line about fixed segments was printed */
+static _Atomic uint32_t
+    passed_on; /* a bit for each tag of which the driver has served a block since the last line about it */
 static _Atomic uint32_t said_refused; /* a bit for each tag of which a line was printed since it was paused */
 
 /* An order for one tag on one device. */
@@ -100,9 +102,23 @@ static void pause_say_segments(const struct order *order, const char *name)
     if (!order->pause || !order->result.changed || !sg_core_left_pages(order->core, order->device) ||
         atomic_exchange(&said_segments, true))
         return;
-    snprintf(line,
-        sizeof line, "memory of tag \"%s\" stays on device %d as far as it was allocated for other processes, by fixed segments (ipc)",
+    snprintf(line, sizeof line,
+        "memory of tag \"%s\" stays on device %d as far as it lies in fixed segments: allocated for other processes "
+        "(ipc), or since pages were not to be had",
         name, order->device);
+    sg_log_line(line);
+}
+
+/* Says that part of a tag stays: blocks that the driver has served, where the core could not. */
+static void pause_say_passed_on(const struct order *order, const char *name)
+{
+    char line[256];
+    uint32_t bit = UINT32_C(1) << order->tag;
+    if (!order->pause || !order->result.changed || !(atomic_fetch_and(&passed_on, ~bit) & bit))
+        return;
+    snprintf(line, sizeof line,
+        "memory of tag \"%s\" stays on its device as far as the driver served it, because pages were not to be had",
+        name);
     sg_log_line(line);
 }
 
@@ -170,6 +186,7 @@ static CUresult pause_carry_out(struct order *order)
         atomic_fetch_and(&said_refused, ~(UINT32_C(1) << order->tag));
     pause_say(order, answer, name, took);
     pause_say_segments(order, name);
+    pause_say_passed_on(order, name);
     return answer;
 }
 
@@ -410,6 +427,12 @@ CUresult sg_pause_order(bool pause, const char *name, uint64_t *ret_bytes)
     CUresult answer = pause ? sg_pause_tags(core, name, ret_bytes) : sg_resume_tags(core, name, ret_bytes);
     sg_leave();
     return answer;
+}
+
+void sg_pause_passed_on(uint32_t tag)
+{
+    if (tag)
+        atomic_fetch_or(&passed_on, UINT32_C(1) << tag);
 }
 
 void sg_pause_refused(struct sg_core *core, const struct sg_tag *tag, size_t bytes)

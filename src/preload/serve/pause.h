@@ -58,6 +58,9 @@ uint32_t sg_pause_orders(void);
    the next. So they do after one that has begun since: another block may have the address by now, and its contents be kept. */
 void sg_pause_freed(CUdeviceptr address, uint32_t orders);
 
+/* The driver has served a block that was asked for under a tag, 0: none. A pause leaves it where it is, and says so. */
+void sg_pause_passed_on(uint32_t tag);
+
 /* Says once for each tag that an allocation of it was refused, because it is paused. */
 void sg_pause_refused(struct sg_core *core, const struct sg_tag *tag, size_t bytes);
 

@@ -2,6 +2,7 @@
    on meanwhile; a full card keeps it paused. Under `check` and without regions a pause is refused. Natively, and where the
    library passes all on, the functions say so. The argument says which. */
 #include <stdlib.h>
+#include <unistd.h>
 
 #include "cuda_proto.h"
 #include "runtime.h"
@@ -114,6 +115,39 @@ static void costs(void)
     EXPECT(statistic(0, "reserved_bytes") <= 4 * 2 * MIB + 16 * MIB);
 }
 
+/* The limit falls below what the program has. A paused tag of which nothing is left comes back all the same. */
+static void limited(void)
+{
+    size_t (*set_limit)(int device, size_t bytes);
+    void *other;
+    find("segalloc_set_limit", &set_limit);
+    EXPECT(cudaMalloc(&other, 64 * MIB) == cudaSuccess);
+    void *left = tagged("weights", 0, 8 * MIB), *gone = tagged("kv", 0, 8 * MIB);
+    EXPECT(pause_tag(NULL) == 0 && cudaFree(gone) == cudaSuccess);
+    EXPECT(set_limit(0, 32 * MIB) == 32 * MIB);
+    EXPECT(resume_tag("weights") == CUDA_ERROR_OUT_OF_MEMORY && resume_tag("kv") == 0);
+    EXPECT(set_limit(0, 256 * MIB) == 256 * MIB && resume_tag("weights") == 0);
+    EXPECT(cudaFree(left) == cudaSuccess && cudaFree(other) == cudaSuccess);
+}
+
+/* The driver serves a block of a tag, because it makes no more pages. A pause leaves it, and says so once. */
+static void passed_on(void)
+{
+    char text[1024] = "";
+    void *block = tagged("kv", SEGALLOC_TAG_DISCARD, 40 * MIB);
+    FILE *said = tmpfile();
+    int standard = dup(STDERR_FILENO);
+    EXPECT(cudaMemset(block, 0x55, 40 * MIB) == cudaSuccess && cudaDeviceSynchronize() == cudaSuccess);
+    EXPECT(said && standard >= 0 && dup2(fileno(said), STDERR_FILENO) == STDERR_FILENO);
+    int paused_it = pause_tag("kv"), resumed = resume_tag("kv"), again = pause_tag("kv");
+    EXPECT(dup2(standard, STDERR_FILENO) == STDERR_FILENO && lseek(fileno(said), 0, SEEK_SET) == 0);
+    EXPECT(read(fileno(said), text, sizeof text - 1) > 0);
+    const char *line = strstr(text, "memory of tag \"kv\" stays");
+    EXPECT(paused_it == 0 && resumed == 0 && again == 0 && line && !strstr(line + 1, "memory of tag"));
+    EXPECT(all_are(block, 40 * MIB, 0x55) && resume_tag("kv") == 0);
+    EXPECT(cudaFree(block) == cudaSuccess);
+}
+
 int main(int argc, char **argv)
 {
     const char *what = argc > 1 ? argv[1] : "pauses";
@@ -123,6 +157,10 @@ int main(int argc, char **argv)
     find("segalloc_resume", &resume_tag);
     if (strcmp(what, "pauses") == 0) {
         pauses();
+    } else if (strcmp(what, "passed_on") == 0) {
+        passed_on();
+    } else if (strcmp(what, "limited") == 0) {
+        limited();
     } else if (strcmp(what, "costs") == 0) {
         costs();
     } else if (strcmp(what, "passes") == 0) {
