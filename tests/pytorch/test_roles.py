@@ -79,5 +79,19 @@ class Roles(unittest.TestCase):
     def test_cache(self):
         self.assertGreaterEqual(self.compare("generate")["kv_cache"], 4 * 2 * 16 * 512 * 192 * 4)
 
+    def test_rehearsal(self):
+        """At the peak, and where a card is full: lives are known beyond that moment."""
+        command = ["--margin", "0", "--card", "100MiB", "--", PYTHON, PROGRAMS, "cnn"]
+        done = subprocess.run([SEGALLOC, "rehearse", "--json", *command], env=ENVIRONMENT, capture_output=True, text=True, timeout=600, check=False)
+        told, (ours, peak) = json.loads(done.stdout), at_peak("cnn")
+        self.assertEqual({row["role"]: row["bytes"] for row in told["roles"]}, ours)
+        self.assertEqual(peak, told["peak_requested_bytes"])
+        then = {row["role"]: row["bytes"] for row in told["cards"][0]["roles_then"]}
+        self.assertEqual(sum(then.values()), told["cards"][0]["live_bytes"])
+        self.assertEqual([then[role] for role in ("parameter", "buffer")], [ours[role] for role in ("parameter", "buffer")])
+        self.assertGreater(then["activation"], then["parameter"])
+        text = subprocess.run([SEGALLOC, "rehearse", *command], env=ENVIRONMENT, capture_output=True, text=True, timeout=600, check=False).stdout
+        self.assertRegex(text, r"full:\n(?:.*\n)+  By role: [0-9.]+ MiB activations, .*\n(?:.*\n)+  By role: [0-9.]+ MiB activations, ")
+
 
 unittest.main(verbosity=0 if TABLE else 1)

@@ -11,7 +11,7 @@
 #include "trace/growing_array.h"
 
 /* KEPT: backward passes that no activation lives through. Losses, batches and what a generator made live through two or three. */
-enum { KEPT = 4, THREADS = 1 << 16 };
+enum { KEPT = 4, THREADS = 1 << 16, BATCH = 4096 };
 
 /* The state of the program, which moves on as its threads ask for memory and free it. */
 struct progress {
@@ -322,24 +322,50 @@ static void role_reader_free(struct role_reader *reader)
     free(reader);
 }
 
-int sg_roles_read(struct sg_trace_reader *trace, const struct sg_site_book *book, struct sg_roles_moment *moment,
-    uint32_t moments)
+/* Gathers the sites of the whole trace. *ret_torch: PyTorch asked for memory. 0 or a negative errno. */
+static int role_read_book(struct sg_trace_reader *trace, struct sg_site_book *book, bool *ret_torch)
 {
-    struct role_reader *reader = calloc(1, sizeof *reader);
-    if (!reader)
-        return -ENOMEM;
-    reader->moment = moment;
-    reader->moments = moments;
-    reader->book = book;
-    reader->maker = sg_makers_of(book);
-    reader->past = calloc(book->sites + 1, sizeof *reader->past);
-    bool whole = reader->maker && reader->past && sg_idmap_init(&reader->cut) && sg_idmap_init(&reader->gradients) &&
-                 sg_idmap_init(&reader->parameters);
-    int error = whole ? sg_trace_rewind(trace) : -ENOMEM;
+    struct segalloc_trace_record *record = malloc(BATCH * sizeof *record);
+    int error = record ? sg_trace_rewind(trace) : -ENOMEM;
+    *ret_torch = false;
+    for (size_t n; !error && (n = sg_trace_read(trace, record, BATCH)) > 0;)
+        for (size_t i = 0; i < n && !error; i++) {
+            error = sg_site_book_add(book, &record[i]);
+            *ret_torch |= record[i].kind == SEGALLOC_RECORD_ALLOCATE && record[i].flags & SEGALLOC_FLAG_TORCH;
+        }
+    free(record);
+    return error;
+}
+
+static int role_read_lives(struct sg_trace_reader *trace, struct role_reader *reader)
+{
+    bool whole = sg_idmap_init(&reader->cut) && sg_idmap_init(&reader->gradients) && sg_idmap_init(&reader->parameters);
+    reader->maker = sg_makers_of(reader->book);
+    reader->past = calloc(reader->book->sites + 1, sizeof *reader->past);
+    int error = whole && reader->maker && reader->past ? sg_trace_rewind(trace) : -ENOMEM;
     if (!error)
         error = sg_walk(trace, role_take_event, reader);
-    if (!error)
-        error = role_take_end(reader);
-    role_reader_free(reader);
-    return error;
+    return error ? error : role_take_end(reader);
+}
+
+int sg_roles_read(struct sg_trace_reader *trace, struct sg_roles_moment *moment, uint32_t moments)
+{
+    struct sg_site_book book = {0};
+    bool torch;
+    int error = role_read_book(trace, &book, &torch);
+    bool cached = strstr(sg_trace_info(trace)->conf, "pytorch:beneath") != NULL;
+    if (error || !torch || cached || book.sites < 2) {
+        sg_site_book_free(&book);
+        return error;
+    }
+    struct role_reader *reader = calloc(1, sizeof *reader);
+    if (reader) {
+        reader->moment = moment;
+        reader->moments = moments;
+        reader->book = &book;
+        error = role_read_lives(trace, reader);
+        role_reader_free(reader);
+    }
+    sg_site_book_free(&book);
+    return reader ? error : -ENOMEM;
 }

@@ -20,7 +20,6 @@
 #include <stdint.h>
 
 #include "reader/trace_reader.h"
-#include "reader/site_book.h"
 
 enum sg_role {
 #define ROLE(name, key, text) SG_ROLE_##name,
@@ -45,9 +44,8 @@ struct sg_roles_moment {
     struct sg_roles roles;
 };
 
-/* Reads the trace from its beginning to its end and fills in the roles of each moment. `book`: whole, of the same trace. 0, or a
-   negative errno: -ESPIPE where the trace can be read once only. */
-int sg_roles_read(struct sg_trace_reader *reader, const struct sg_site_book *book, struct sg_roles_moment *moment,
-    uint32_t moments);
+/* Reads the trace twice, from its beginning, and adds up the roles of each moment. They stay as they are where PyTorch did not ask for
+   each tensor, or where the trace has no sites. 0, or a negative errno: -ESPIPE where the trace can be read once only. */
+int sg_roles_read(struct sg_trace_reader *reader, struct sg_roles_moment *moment, uint32_t moments);
 
 #endif

@@ -265,10 +265,12 @@ static int finder_take_event(void *user, const struct sg_walk_event *event)
     finder->sum += in_use - finder->now.in_use[event->device];
     finder->now.in_use[event->device] = in_use;
     finder->now.number[event->device] = event->number;
+    finder->now.request[event->device] = event->request;
     moment_note(&finder->now, event);
     if (event->kind == SG_WALK_ALLOC && in_use > finder->peak.in_use[event->device]) {
         finder->peak.in_use[event->device] = in_use;
         finder->peak.number[event->device] = event->number;
+        finder->peak.request[event->device] = event->request;
     }
     if (event->kind == SG_WALK_ALLOC && finder->sum > finder->most) {
         finder->most = finder->sum;
@@ -278,8 +280,10 @@ static int finder_take_event(void *user, const struct sg_walk_event *event)
         struct sg_moment_found *failure = &finder->failure[finder->failures++];
         *failure = finder->now;
         failure->failed = true;
-        for (uint32_t i = 0; i < SG_DICTIONARY_DEVICES; i++)
+        for (uint32_t i = 0; i < SG_DICTIONARY_DEVICES; i++) {
             failure->number[i] = failure->number[i] ? event->number : 0;
+            failure->request[i] = failure->number[i] ? event->request : 0;
+        }
     }
     return 0;
 }
@@ -321,6 +325,7 @@ static int find_in_window(void *user, const struct sg_walk_event *event)
     if (before || in_use > found->in_use[device]) {
         found->in_use[device] = in_use;
         found->number[device] = event->number;
+        found->request[device] = event->request;
         moment_note(found, event);
     }
     return 0;

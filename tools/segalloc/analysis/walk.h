@@ -51,6 +51,7 @@ enum sg_moment { SG_MOMENT_AUTO, SG_MOMENT_PEAK, SG_MOMENT_FAILURE, SG_MOMENT_EN
 
 struct sg_moment_found {
     uint64_t number[SG_DICTIONARY_DEVICES]; /* of each device the event it is at; 0: it was never used */
+    uint64_t request[SG_DICTIONARY_DEVICES]; /* of each device that event's number among all that the program did */
     uint64_t all;                           /* of all devices together: where their sum was largest, or the failure */
     bool failed;                            /* it is a failure's */
     uint64_t time_ns;                       /* of `all` */

@@ -4,6 +4,7 @@
 #include <string.h>
 
 #include "analysis/groups.h"
+#include "analysis/roles.h"
 #include "rehearse/rehearse.h"
 #include "reader/trace_reader.h"
 
@@ -47,6 +48,15 @@ static void held_list_groups(struct sg_groups *groups, uint32_t device, struct s
     }
 }
 
+/* Roles of a device's blocks after a request; none where there was no request before that. */
+static void held_find_roles(struct sg_trace_reader *reader, uint32_t device, uint64_t request,
+    struct sg_rehearse_held *held)
+{
+    struct sg_roles_moment moment = {.device = device, .request = request};
+    if (held->blocks && request && sg_roles_read(reader, &moment, 1) == 0)
+        held->roles = moment.roles;
+}
+
 void sg_rehearse_hold(struct sg_trace_reader *reader, uint32_t device, struct sg_rehearse_card *card)
 {
     struct sg_groups groups;
@@ -54,6 +64,7 @@ void sg_rehearse_hold(struct sg_trace_reader *reader, uint32_t device, struct sg
     if (sg_groups_read_before(reader, card->ends_at_event, &groups) == 0)
         held_list_groups(&groups, device, &card->held);
     sg_groups_free(&groups);
+    held_find_roles(reader, device, card->ends_at_event - 1, &card->held);
 }
 
 void sg_rehearse_hold_peak(struct sg_trace_reader *reader, uint32_t device, struct sg_rehearse_held *ret)
@@ -64,5 +75,6 @@ void sg_rehearse_hold_peak(struct sg_trace_reader *reader, uint32_t device, stru
         return;
     if (sg_groups_read(reader, SG_MOMENT_PEAK, 0, &groups) == 0)
         held_list_groups(&groups, device, ret);
+    held_find_roles(reader, device, groups.moment.request[device], ret);
     sg_groups_free(&groups);
 }

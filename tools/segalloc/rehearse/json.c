@@ -1,6 +1,7 @@
 /* The answer of a rehearsal, as JSON. */
 #include "rehearse/rehearse.h"
 
+#include "analysis/role_rows.h"
 #include "json.h"
 
 static json_t *json_held(const struct sg_rehearse_held *held)
@@ -45,6 +46,7 @@ static json_t *json_card(const struct sg_rehearse *rehearse, const struct sg_reh
     sg_json_set_text(result, "site", *card->site ? card->site : NULL);
     sg_json_set_text(result, "phase", *card->phase ? card->phase : NULL);
     sg_json_set(result, "live_then", json_held(&card->held));
+    sg_json_set(result, "roles_then", sg_role_rows(&card->held.roles));
     sg_json_set(result, "overflow", sg_rehearse_json_bill(rehearse, card));
     return result;
 }
@@ -130,6 +132,7 @@ json_t *sg_rehearse_json(const struct sg_rehearse *rehearse)
     SG_JSON_NUMBERS(result, {"margin_bytes", largest->margin});
     sg_json_set(result, "alone", json_alone(&rehearse->alone, smallest));
     sg_json_set(result, "live_at_peak", json_held(&rehearse->at_peak));
+    sg_json_set(result, "roles", sg_role_rows(&rehearse->at_peak.roles));
     sg_json_set(result, "shared", json_shared(rehearse));
     sg_json_set(result, "cards", rehearse_json_cards(rehearse));
     sg_json_set_ratio(result, "served_share", rehearse->served_share);

@@ -7,6 +7,7 @@
 #include <stdint.h>
 
 #include "analysis/far.h"
+#include "analysis/roles.h"
 #include "analysis/searches.h"
 #include "json.h"
 #include "outside.h"
@@ -40,6 +41,7 @@ struct sg_rehearse_in_use {
 struct sg_rehearse_held {
     struct sg_rehearse_in_use group[SG_REHEARSE_IN_USE]; /* the largest, largest first */
     uint64_t bytes, blocks;                              /* of all groups */
+    struct sg_roles roles;
 };
 
 /* Memory of a run that lay in the host's, by the option overflow, and what work has touched of it. */

@@ -196,7 +196,7 @@ static void findings_read_roles(struct sg_findings *findings, struct sg_trace_re
 {
     struct sg_roles_moment *moment = calloc(findings->devices + findings->failures + 1, sizeof *moment);
     uint32_t moments = 0;
-    if (!moment || !findings->torch || findings->book.sites < 2 || strstr(findings->conf, "pytorch:beneath")) {
+    if (!moment || !findings->torch || findings->book.sites < 2) {
         free(moment);
         return;
     }
@@ -205,7 +205,7 @@ static void findings_read_roles(struct sg_findings *findings, struct sg_trace_re
             (struct sg_roles_moment){findings->device[i].ordinal, findings->device[i].peak_request, {{0}}};
     for (uint32_t i = 0; i < findings->failures; i++)
         moment[moments++] = (struct sg_roles_moment){findings->failure[i].device, findings->failure[i].event, {{0}}};
-    if (sg_roles_read(reader, &findings->book, moment, moments) == 0) {
+    if (sg_roles_read(reader, moment, moments) == 0) {
         for (uint32_t i = 0; i < findings->devices; i++)
             findings->device[i].roles = moment[i].roles;
         for (uint32_t i = 0; i < findings->failures; i++)

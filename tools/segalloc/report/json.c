@@ -2,6 +2,7 @@
 
 #include <stdio.h>
 
+#include "analysis/role_rows.h"
 #include "json.h"
 
 static void set_fragmentation(json_t *object, double utilization)
@@ -69,21 +70,6 @@ static json_t *json_series(const struct sg_steps *series)
     return levels;
 }
 
-/* Roles of what was alive, largest first; those of no bytes are left out. */
-static json_t *report_json_roles(const struct sg_roles *roles)
-{
-    json_t *rows = sg_json_array();
-    enum sg_role order[SG_ROLE_COUNT];
-    uint32_t count = sg_roles_order(roles, order);
-    for (uint32_t i = 0; i < count; i++) {
-        json_t *row = sg_json_object(NULL);
-        sg_json_set_text(row, "role", sg_role_key(order[i]));
-        SG_JSON_NUMBERS(row, {"bytes", roles->bytes[order[i]]});
-        sg_json_add(rows, row);
-    }
-    return rows;
-}
-
 static const struct sg_live_set *live_at_failure(const struct sg_findings *findings,
     const struct sg_findings_device *device)
 {
@@ -109,7 +95,7 @@ static json_t *report_json_failures(const struct sg_findings *findings, uint32_t
         set_place(result, "site", sg_site_book_line(&findings->book, failure->site, text));
         set_place(result, "phase", sg_site_book_phase(&findings->book, failure->phase, text));
         sg_json_set(result, "live", json_live(findings, &failure->live));
-        sg_json_set(result, "roles", report_json_roles(&findings->failure_roles[i]));
+        sg_json_set(result, "roles", sg_role_rows(&findings->failure_roles[i]));
         sg_json_add(failures, result);
     }
     return failures;
@@ -174,7 +160,7 @@ static json_t *report_json_device(const struct sg_findings *findings, const stru
         device->known[SG_STAT_reserved_bytes]);
     sg_json_set_known(result, "smallest_card_bytes", device->smallest_card, device->smallest_card);
     sg_json_set(result, "failures", report_json_failures(findings, device->ordinal));
-    sg_json_set(result, "roles", report_json_roles(&device->roles));
+    sg_json_set(result, "roles", sg_role_rows(&device->roles));
     sg_json_set(result, "live_at_peak", json_live(findings, &device->at_peak));
     sg_json_set(result, "live_at_peak_reserved", json_live(findings, &device->at_reserved));
     sg_json_set(result, "live_at_failure", json_live(findings, live_at_failure(findings, device)));
