@@ -293,6 +293,21 @@ static CUresult vmm_check_access(const CUmemAccessDesc *access, size_t count)
     return CUDA_SUCCESS;
 }
 
+/* True if these devices reach the memory of all mappings up to `end`. Where devices don't reach each other,
+   only its own one does. */
+static bool vmm_is_reached(const struct sim_memory *reservation, struct sim_mapping *mapping, uint64_t end,
+    const CUmemAccessDesc *access, size_t count)
+{
+    for (; mapping && !sim.config.peers && mapping->range.base < end; mapping = sim_mapping_next(reservation, mapping)) {
+        const struct sim_device *device = mapping->physical->device;
+        for (size_t i = 0; i < count && device; i++)
+            if (access[i].flags != CU_MEM_ACCESS_FLAGS_PROT_NONE && access[i].location.id != device->ordinal)
+                return false;
+    }
+    return true;
+}
+
+/* Source of the error where a device can't be reached: NCCL's issue 1838. */
 CUresult cuMemSetAccess(CUdeviceptr address, size_t size, const CUmemAccessDesc *access, size_t count)
 {
     ENTER_VMM(cuMemSetAccess);
@@ -307,6 +322,8 @@ CUresult cuMemSetAccess(CUdeviceptr address, size_t size, const CUmemAccessDesc 
     struct sim_mapping *mapping = reservation ? sim_mapping_run(reservation, address, size, false) : NULL;
     if (!mapping)
         result = CUDA_ERROR_INVALID_VALUE;
+    else if (!vmm_is_reached(reservation, mapping, address + size, access, count))
+        result = CUDA_ERROR_PEER_ACCESS_UNSUPPORTED;
     else if (!sim_mapping_charge(reservation, mapping, address, address + size, access, count))
         result = sim.config.mappings_code;
     uint64_t handles = 0; /* the driver maps each on each device */
