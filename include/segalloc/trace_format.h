@@ -88,11 +88,13 @@ enum segalloc_record_kind {
     SEGALLOC_RECORD_TAG = 56,          /* stream: of the device; id: tag of memory, which this thread's next ALLOCATE or
                                               SLOW_BEGIN is of */
     SEGALLOC_RECORD_TAG_PAGES = 57, /* stream: of the device; id: tag of memory; size: bytes of its pages from here on */
-    SEGALLOC_RECORD_FAR = 61, /* stream: of the device; size: bytes of this thread's next ALLOCATE that are in the host's
-                                              memory, by the option overflow */
-    SEGALLOC_RECORD_SETTLED = 60, /* id: enum segalloc_settled: what became of this thread's refused allocation,
+    SEGALLOC_RECORD_FAR = 61, /* stream: of the device; size: bytes of this thread's next ALLOCATE that lie elsewhere, by
+                                              the option overflow; id: those of them that are on another device */
+    SEGALLOC_RECORD_RETURN_FAR = 62, /* stream: of the device, whose idle pages on another one go back; id: that one's
+                                              ordinal */
+    SEGALLOC_RECORD_SETTLED = 60,    /* id: enum segalloc_settled: what became of this thread's refused allocation,
                                               where no allocation in the trace says it; size: bytes that it got */
-    SEGALLOC_RECORD_OUTSIDE = 54, /* stream: of the device; id: enum segalloc_outside; size: bytes of the device
+    SEGALLOC_RECORD_OUTSIDE = 54,    /* stream: of the device; id: enum segalloc_outside; size: bytes of the device
                                               that are held that way from here on. LAST: of those that changed at once */
     SEGALLOC_RECORD_REFUSED_OUTSIDE =
         55,                   /* stream: of the device; id: enum segalloc_outside: the call that the driver has
@@ -194,8 +196,10 @@ enum segalloc_turn {
                                    resume mends */
     SEGALLOC_TURN_OVERFLOW, /* less than 512: why a block may not lie in the host's memory in part. Else it may: 512 more than the
                                    bytes that may be made there, and in the bits below 512 the logarithm of the granule */
-    SEGALLOC_TURN_ELSEWHERE, /* how many pages of the host's memory were created for it */
-    SEGALLOC_TURN_RETURN,    /* 1: idle pages of the host's memory go back; 0: they stay */
+    SEGALLOC_TURN_ELSEWHERE, /* how many pages of the host's memory were created for it, and << 32 of another device's */
+    SEGALLOC_TURN_RETURN,    /* 1: idle far pages go back; 0: they stay */
+    SEGALLOC_TURN_NEIGHBOUR, /* less than 512: why none of it may lie on another device. Else 512 more than the bytes that may be made
+                                   there, and in the bits below 512 that device's ordinal */
 };
 
 /* What became of an allocation that was refused. */

@@ -5,17 +5,20 @@
 #include "base/text.h"
 #include "config/conf_check.h"
 #include "config/conf_number.h"
+#include "config/conf_overflow.h"
 #include "config/conf_roundup.h"
 
 #include <assert.h>
 #include <inttypes.h>
 #include <string.h>
 
-/* Options: types, values as text, and what they become. Reading of whole texts is conf_read.c's. Types whose values have a
-   grammar have files of their own: numbers, the list of roundup_power2_divisions, the words of `check`.
+/* Options: types, values as text, and what they become. Reading of whole texts is conf_read.c's. Types whose
+   values have a grammar have files of their own: numbers, the list of roundup_power2_divisions, the words of
+   `check`, places of `overflow`.
 
-   A type has a case in each of four functions. option_set() reads a value, and sg_conf_format() writes it so that it reads
-   back to the same one. sg_option_values() says which values there are. option_words() has the words of an enumeration. */
+   A type has a case in each of four functions. option_set() reads a value, and sg_conf_format() writes it so
+   that it reads back to the same one. sg_option_values() says which values there are. option_words() has the
+   words of an enumeration. */
 enum type {
     TYPE_BOOL,
     TYPE_MIB,
@@ -119,19 +122,6 @@ static bool option_set_limit(struct sg_conf *conf, const struct option *option, 
     return true;
 }
 
-/* "off", or "host=" and a size. */
-static bool option_set_overflow(uint64_t *field, const char *value)
-{
-    static const char host[] = "host=";
-    uint64_t bytes = 0;
-    if (sg_ascii_same(value, "off") ||
-        (strncmp(value, host, sizeof host - 1) == 0 && sg_size_parse(value + sizeof host - 1, &bytes) && bytes)) {
-        *field = bytes;
-        return true;
-    }
-    return false;
-}
-
 /* "True" or "False", in any case, as PyTorch writes them. */
 static bool option_set_bool(bool *field, const char *value)
 {
@@ -206,7 +196,7 @@ static bool option_set(struct sg_conf *conf, const struct option *option, const 
     case TYPE_LIMIT:
         return option_set_limit(conf, option, value);
     case TYPE_OVERFLOW:
-        return option_set_overflow(field, value);
+        return sg_conf_overflow_parse(value, field);
     case TYPE_CHECK:
         return sg_conf_check_parse(value, field);
     case TYPE_ENUM_ALIAS: { /* older traces and settings say True or False, from when it had two values */
@@ -267,9 +257,7 @@ char *sg_conf_format(const struct sg_conf *conf, enum sg_option index, char *buf
             sg_conf_number_add_size(&text, conf->limit_bytes);
         break;
     case TYPE_OVERFLOW:
-        sg_text_add(&text, conf->overflow_host ? "host=" : "off");
-        if (conf->overflow_host)
-            sg_conf_number_add_size(&text, conf->overflow_host);
+        sg_conf_overflow_add(&text, field);
         break;
     case TYPE_CHECK:
         sg_conf_check_add(&text, *(const unsigned *)field);
@@ -355,7 +343,8 @@ char *sg_option_values(const struct sg_conf *conf, enum sg_option index, char *b
         sg_text_add(&text, "a fraction such as 0.5, or a size of 2 MiB and more such as 20GiB");
         break;
     case TYPE_OVERFLOW:
-        sg_text_add(&text, "off, or host= and a size such as host=4GiB");
+        sg_text_add(&text,
+            "off, host= and a size such as host=4GiB, peer, peer= and a size, or peer and host with a comma");
         break;
     case TYPE_AUTO_SIZE:
         sg_text_add(&text, "auto or a size such as 512MiB");
@@ -368,6 +357,11 @@ char *sg_option_values(const struct sg_conf *conf, enum sg_option index, char *b
             sg_text_add(&text, "%s%s", text.length == 0 ? "" : word[1] ? ", " : " or ", *word);
     }
     return buffer;
+}
+
+bool sg_option_has_commas(enum sg_option option)
+{
+    return options[option].type == TYPE_OVERFLOW;
 }
 
 /* The caller notes the source, since not every value that is set comes from one. */

@@ -82,6 +82,12 @@ enum sg_option {
 };
 
 /* The values in force, in base units: bytes, fractions, seconds. options.def says what each means. */
+/* The option overflow: bytes of other memory that a device may have. 0: none of that place; of `peer`, SG_AUTO:
+   as many as another device has to spare. */
+struct sg_conf_overflow {
+    uint64_t peer, host;
+};
+
 struct sg_conf {
     bool expandable_segments;
     uint64_t max_split_size;          /* bytes; 0: no limit */
@@ -99,7 +105,7 @@ struct sg_conf {
     double mapping_limit;             /* a whole number */
     uint64_t limit_bytes;             /* 0: none */
     double limit_fraction;            /* 0: none; one of the two at most is set */
-    uint64_t overflow_host;           /* bytes of the host's memory for each device; 0: off */
+    struct sg_conf_overflow overflow;
     bool limit_visible;
     uint64_t contiguous; /* bytes; 0: off */
     double host_reserve; /* share of the host's memory; 0: none */
@@ -125,6 +131,12 @@ struct sg_conf {
     unsigned char source[SG_OPTION_COUNT]; /* enum sg_conf_source of each */
 };
 
+/* True if memory may lie elsewhere. */
+static inline bool sg_conf_overflows(const struct sg_conf *conf)
+{
+    return conf->overflow.peer || conf->overflow.host;
+}
+
 /* Fills in the built-in defaults; every source is SG_CONF_DEFAULT. */
 void sg_conf_init(struct sg_conf *conf);
 
@@ -145,6 +157,10 @@ struct sg_option_info {
     bool torch; /* PyTorch has it too */
 };
 const struct sg_option_info *sg_option_info(enum sg_option option);
+
+/* True if commas part words of one value of the option. So a text goes on with it up to the next word that has
+   a colon. */
+bool sg_option_has_commas(enum sg_option option);
 
 /* Writes what values `option` takes ("True or False", "0 for off, or 20 to 16777216 (MiB)"), truncated to `size` bytes
    with the NUL; returns `buffer`. `conf` gives the bounds that follow from other options; NULL for the defaults. */

@@ -79,6 +79,23 @@ static size_t part_trim(const char **start, const char *end)
     return (size_t)(end - *start);
 }
 
+static enum sg_option part_find_option(const struct part *part);
+
+/* The end of the words with commas between them that go on with a part's value: they have no colon, so they are
+   no parts. For example, overflow:peer,host=4GiB,sites:True goes on with host=4GiB. `text` is at the end of the
+   first word. */
+static const char *part_go_on(const struct part *part, const char *text)
+{
+    enum sg_option option = part_find_option(part);
+    while (option != SG_OPTION_COUNT && sg_option_has_commas(option) && *text == ',') {
+        size_t length = strcspn(text + 1, ",:\n#");
+        if (!length || text[1 + length] == ':')
+            break;
+        text += 1 + length;
+    }
+    return text;
+}
+
 /* Takes the next part that isn't empty off *at. False at the end. A value that begins with [ goes to its ], so commas in it
    part nothing. With `comments`, # begins one at the start of a part, or behind white space in a value. */
 static bool part_next(const char **at, bool comments, struct part *ret)
@@ -105,6 +122,7 @@ static bool part_next(const char **at, bool comments, struct part *ret)
             text += strcspn(text, "]");
         while (*text && *text != ',' && *text != '\n' && !(comments && *text == '#' && sg_ascii_space(text[-1])))
             text++;
+        text = part_go_on(ret, text);
         ret->value_length = part_trim(&ret->value, text);
     }
     *at = text;

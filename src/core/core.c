@@ -255,6 +255,49 @@ size_t sg_core_trim(struct sg_core *core, int ordinal, size_t keep)
     return given;
 }
 
+/* True if a device has pages on another one. */
+static bool has_peer_pages(struct sg_device *device)
+{
+    sg_device_lock(device);
+    bool has = device->accounts.usage.overflow_peer.now > 0;
+    sg_device_unlock(device);
+    return has;
+}
+
+/* Gives a device's idle pages on `neighbour` back. The record comes with the look, and a replay begins with it. */
+static size_t return_from(struct sg_device *device, int neighbour)
+{
+    bool replays = device->core->replay != NULL;
+    if (!device->granularity || (!replays && !has_peer_pages(device)))
+        return 0;
+    sg_device_ask(device, SG_ASK_FENCE);
+    sg_replay_grow_lock(device);
+    sg_device_lock(device);
+    bool has = device->accounts.usage.overflow_peer.now && device->growth.neighbour.device == neighbour;
+    if (has || replays) {
+        sg_device_coalesce_completed_locked(device);
+        sg_emit(device, SEGALLOC_RECORD_RETURN_FAR, 0, sg_device_unknown_stream(device), (uint64_t)neighbour, 0);
+    }
+    sg_device_unlock(device);
+    size_t given = has ? sg_device_give_back_place_growing(device, SG_PLACE_PEER) : 0;
+    sg_grow_unlock(device);
+    return given;
+}
+
+size_t sg_core_return_far(struct sg_core *core, int ordinal, int neighbour)
+{
+    struct sg_device *device = sg_device_known(core, ordinal);
+    return device && !core->disabled ? return_from(device, neighbour) : 0;
+}
+
+size_t sg_core_return_from(struct sg_core *core, int neighbour)
+{
+    size_t given = 0;
+    for (int i = 0; i < SG_DEVICES_MAX; i++)
+        given += i == neighbour ? 0 : sg_core_return_far(core, i, neighbour);
+    return given;
+}
+
 bool sg_core_fix(struct sg_core *core, int ordinal, bool whole)
 {
     struct sg_device *device = sg_device_get(core, ordinal);

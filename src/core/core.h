@@ -58,6 +58,11 @@ CUresult sg_core_block(struct sg_core *core, CUdeviceptr address, struct sg_bloc
    pending frees first. Returns the bytes given back. */
 size_t sg_core_trim(struct sg_core *core, int device, size_t keep);
 
+/* Gives a device's idle pages on `neighbour` back (remap/overflow.h), because that one lacks memory itself. It
+   waits for nothing. Returns the bytes given back. return_from(): those of all devices. */
+size_t sg_core_return_far(struct sg_core *core, int device, int neighbour);
+size_t sg_core_return_from(struct sg_core *core, int neighbour);
+
 /* Asks about pending frees and makes those free whose work is complete. No wait. */
 void sg_core_poll(struct sg_core *core, int device);
 

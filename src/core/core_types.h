@@ -123,6 +123,11 @@ struct sg_core_callbacks {
     /* Bytes of the host's memory that may be taken for pages now. `grow` is held. NULL: as many as the option allows. */
     uint64_t (*host_room)(void);
 
+    /* Finds another device on which `device` may have pages: one of `among` that it reaches, and that all of
+       `peers` reach, bits by ordinal. It is the one with the most to spare. *ret_room: bytes that may be taken
+       there now. `grow` is held. False: there is none. NULL: likewise. */
+    bool (*neighbour)(int device, uint64_t peers, uint64_t among, int *ret_device, uint64_t *ret_room);
+
     /* True if a device's pages may leave an alias (remap/page_alias.h). `wanted`: one may be of use, so a device that
        was not tried yet is tried. The device's context is current, and no lock is held. NULL: they may. */
     bool (*aliases)(int device, bool wanted);
@@ -149,16 +154,22 @@ struct sg_block_info {
     bool plain;         /* of pages that can't be given to other processes */
 };
 
-/* The reason why a block was not put into the host's memory in part. */
+/* The reason why a block was not put elsewhere in part. Traces have the numbers. */
 enum sg_overflow_lack {
-    SG_OVERFLOW_NOT_ASKED, /* the option is off, or other memory was left to try */
-    SG_OVERFLOW_SMALL,     /* the block is too small */
-    SG_OVERFLOW_TAGGED,    /* its tag may be paused */
-    SG_OVERFLOW_NO_PAGES,  /* the driver makes no pages there */
-    SG_OVERFLOW_OPTION,    /* the option allows less than is lacking */
-    SG_OVERFLOW_HOST,      /* the host has less to spare */
-    SG_OVERFLOW_REGIONS,   /* there are as many such blocks as there may be */
-    SG_OVERFLOW_DRIVER     /* the driver has refused a call */
+    SG_OVERFLOW_NOT_ASKED,   /* the option is off, or other memory was left to try */
+    SG_OVERFLOW_SMALL,       /* the block is too small */
+    SG_OVERFLOW_TAGGED,      /* its tag may be paused */
+    SG_OVERFLOW_NO_PAGES,    /* the driver makes no pages there */
+    SG_OVERFLOW_OPTION,      /* the option allows less than is lacking */
+    SG_OVERFLOW_ROOM,        /* that place has less to spare */
+    SG_OVERFLOW_REGIONS,     /* there are as many such blocks as there may be */
+    SG_OVERFLOW_DRIVER,      /* the driver has refused a call */
+    SG_OVERFLOW_NO_NEIGHBOUR /* the device reaches the memory of no other one */
+};
+
+/* Such reasons: why a block may lie nowhere else, and what each place lacked. */
+struct sg_overflow_lacks {
+    enum sg_overflow_lack any, peer, host;
 };
 
 /* A failed allocation as its device was then, bytes. */
@@ -174,7 +185,7 @@ struct sg_shortage {
     uint64_t short_by;              /* asked for beyond these two; a granule where it failed although they would do */
     uint64_t total, limit, outside; /* of the device; of that may be held; in use by others */
     bool given_up;                  /* a wait for queued work has taken longer than wait_limit */
-    enum sg_overflow_lack overflow_lacks; /* why the host's memory has not served instead */
+    struct sg_overflow_lacks overflow_lacks; /* why memory elsewhere has not served instead */
     enum segalloc_outside by;       /* the call that was refused; OTHER: one that the core serves */
 };
 

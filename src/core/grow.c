@@ -36,7 +36,7 @@ struct request {
     const struct sg_tag *tag;
     bool failed;    /* a driver call has, for another reason than that there is no page */
     bool no_access; /* the call that failed was for access to pages that were mapped */
-    uint64_t far;   /* bytes of its block in the host's memory */
+    struct sg_far_bytes far; /* of its block */
 };
 
 /* Hands out the block of an extent. */
@@ -297,8 +297,9 @@ static void note_shortage_locked(struct sg_device *device, uint64_t bytes, enum 
                 (device->mode == SG_MODE_SEGMENTS ? 0 : sg_device_idle_locked(device)),
         .room = allowed < left ? allowed : left,
         .by = by,
-        .overflow_lacks = ours ? device->room.overflow_lacks : SG_OVERFLOW_NOT_ASKED,
     };
+    if (ours)
+        shortage.overflow_lacks = device->room.overflow_lacks;
     uint64_t had = shortage.idle + shortage.room;
     shortage.short_by = shortage.takes > had  ? shortage.takes - had
                         : device->granularity ? device->granularity
@@ -446,7 +447,9 @@ static bool grow_wait_for_memory(struct sg_device *device, struct patience *pati
     if (device->core->replay) {
         const struct segalloc_trace_record *replayed = sg_replay_step(device);
         return replayed && replayed->kind != SEGALLOC_RECORD_ALLOCATE_FAILURE &&
-               !sg_replay_step_is(replayed, SEGALLOC_TURN_LEFT) && !sg_replay_step_is(replayed, SEGALLOC_TURN_OVERFLOW);
+               !sg_replay_step_is(replayed, SEGALLOC_TURN_LEFT) &&
+               !sg_replay_step_is(replayed, SEGALLOC_TURN_OVERFLOW) &&
+               !sg_replay_step_is(replayed, SEGALLOC_TURN_NEIGHBOUR);
     }
     return is_patient(device, patience) && sg_device_ask(device, SG_ASK_WAIT);
 }
@@ -469,7 +472,7 @@ static CUresult leave_to_driver(struct sg_device *device, CUresult result, size_
     return leaves ? CUDA_ERROR_NOT_SUPPORTED : CUDA_ERROR_OUT_OF_MEMORY;
 }
 
-/* The last rung: one more attempt, with what is lacking in the host's memory. The first of a device is said. */
+/* The last rung: one more attempt, with what is lacking elsewhere. The first of a device is said. */
 static CUresult serve_elsewhere(struct sg_device *device, const struct request *refused, CUdeviceptr *ret)
 {
     struct request request = *refused;
@@ -481,12 +484,14 @@ static CUresult serve_elsewhere(struct sg_device *device, const struct request *
         result = attempt_allocation_growing(device, &request, ret);
     sg_device_lock(device);
     bool first = result == CUDA_SUCCESS && device->accounts.counter[SG_STAT_overflow_blocks] == 1;
-    if (result != CUDA_SUCCESS && device->room.overflow_lacks == SG_OVERFLOW_NOT_ASKED)
-        device->room.overflow_lacks = SG_OVERFLOW_DRIVER;
+    struct sg_overflow_lacks *lacks = &device->room.overflow_lacks;
+    if (result != CUDA_SUCCESS && !lacks->any && !lacks->peer && !lacks->host)
+        lacks->any = SG_OVERFLOW_DRIVER;
     sg_device_unlock(device);
+    int neighbour = device->growth.neighbour.device;
     sg_grow_unlock(device);
-    if (first && request.far)
-        sg_overflow_say(device, request.bytes, request.far);
+    if (first && request.far.peer + request.far.host)
+        sg_overflow_say(device, request.bytes, request.far, neighbour);
     return result == CUDA_SUCCESS || sg_driver_is_sticky(result) ? result : CUDA_ERROR_OUT_OF_MEMORY;
 }
 

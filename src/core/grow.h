@@ -23,7 +23,7 @@
       8. a plan that another call failed is undone, and tried a second time (attempt_twice_growing);
       9. a wait for the oldest pending free, without `grow`, then all over again (grow_wait_for_memory);
      10. with the option `overflow`, and only where the caller says that nothing else is left: the pages that are lacking
-         are made in the host's memory (remap/overflow.h).
+         are made on another device or in the host's memory (remap/overflow.h).
 
    Limits. Pinned pages and pages under unfinished work are not moved. One thread at a time grows a device; the others
    wait for `grow`. After all rungs the caller climbs a second ladder, of what only the process knows: graphs, captures,

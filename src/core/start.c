@@ -91,6 +91,7 @@ SG_UNCHECKED_LOCKS struct sg_device *sg_device_get(struct sg_core *core, int ord
         device->pages = (struct sg_pages){.driver = core->driver,
             .ordinal = ordinal,
             .errors = &device->accounts.counter[SG_STAT_vmm_errors]};
+        device->growth.neighbour.device = -1;
         device->clocks = (struct sg_stream_clocks){.seq = (uint64_t)ordinal << 56,
             .observer = &core->observer,
             .unknown_stream = sg_device_unknown_stream(device),

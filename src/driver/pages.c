@@ -33,29 +33,47 @@ CUresult sg_pages_reserve(struct sg_pages *pages, uint64_t bytes, uint64_t align
     return sg_pages_driver(pages)->address_reserve(ret, bytes, alignment, 0, 0);
 }
 
-CUresult sg_pages_create(struct sg_pages *pages, uint64_t bytes, CUmemGenericAllocationHandle *ret)
+/* Makes a page with these properties. */
+static CUresult pages_create_with(struct sg_pages *pages, const CUmemAllocationProp *prop, uint64_t bytes,
+    CUmemGenericAllocationHandle *ret)
 {
-    CUmemAllocationProp prop = pages_prop(pages);
-    CUresult result = sg_pages_driver(pages)->create(ret, bytes, &prop, 0);
+    CUresult result = sg_pages_driver(pages)->create(ret, bytes, prop, 0);
     return result == CUDA_ERROR_OUT_OF_MEMORY ? result : sg_pages_answered(pages, result);
 }
 
-/* The properties of a page in the host's memory. It has no handles for others, and its number means nothing. Source: CUDA
-   Driver API 13.0, CUmemLocationType. */
-static CUmemAllocationProp pages_host_prop(void)
+CUresult sg_pages_create(struct sg_pages *pages, uint64_t bytes, CUmemGenericAllocationHandle *ret)
+{
+    CUmemAllocationProp prop = pages_prop(pages);
+    return pages_create_with(pages, &prop, bytes, ret);
+}
+
+/* The properties of a page that is not the device's. It has no handles for others. */
+static CUmemAllocationProp pages_far_prop(CUmemLocationType type, int id)
 {
     CUmemAllocationProp prop;
     memset(&prop, 0, sizeof prop);
     prop.type = CU_MEM_ALLOCATION_TYPE_PINNED;
-    prop.location.type = CU_MEM_LOCATION_TYPE_HOST;
+    prop.location.type = type;
+    prop.location.id = id;
     return prop;
+}
+
+/* Those of a page in the host's memory, whose number means nothing. Source: CUDA Driver API 13.0, CUmemLocationType. */
+static CUmemAllocationProp pages_host_prop(void)
+{
+    return pages_far_prop(CU_MEM_LOCATION_TYPE_HOST, 0);
 }
 
 CUresult sg_pages_create_on_host(struct sg_pages *pages, uint64_t bytes, CUmemGenericAllocationHandle *ret)
 {
     CUmemAllocationProp prop = pages_host_prop();
-    CUresult result = sg_pages_driver(pages)->create(ret, bytes, &prop, 0);
-    return result == CUDA_ERROR_OUT_OF_MEMORY ? result : sg_pages_answered(pages, result);
+    return pages_create_with(pages, &prop, bytes, ret);
+}
+
+CUresult sg_pages_create_on_peer(struct sg_pages *pages, int peer, uint64_t bytes, CUmemGenericAllocationHandle *ret)
+{
+    CUmemAllocationProp prop = pages_far_prop(CU_MEM_LOCATION_TYPE_DEVICE, peer);
+    return pages_create_with(pages, &prop, bytes, ret);
 }
 
 CUresult sg_pages_map(struct sg_pages *pages, CUdeviceptr address, uint64_t bytes, CUmemGenericAllocationHandle page)
@@ -101,20 +119,22 @@ CUresult sg_pages_release(struct sg_pages *pages, CUmemGenericAllocationHandle p
     return result;
 }
 
-/* Maps and unmaps one granule, so that a device on which this cannot work is known before anything depends on it. */
-static bool pages_map_a_granule(struct sg_pages *pages, uint64_t granule)
+/* Maps and unmaps one granule with these properties, for the device and for `access`. So a device on which this
+   cannot work is known before anything depends on it. */
+static bool pages_map_a_granule(struct sg_pages *pages, const CUmemAllocationProp *prop, uint64_t granule,
+    uint64_t access)
 {
     CUmemGenericAllocationHandle handle;
     CUdeviceptr address;
     bool works = false;
     if (sg_pages_answered(pages, sg_pages_reserve(pages, granule, 0, &address)) != CUDA_SUCCESS)
         return false;
-    CUresult created = sg_pages_create(pages, granule, &handle);
+    CUresult created = pages_create_with(pages, prop, granule, &handle);
     if (created == CUDA_ERROR_OUT_OF_MEMORY) {
         works = true; /* a full device says nothing about what it can do */
     } else if (created == CUDA_SUCCESS) {
         if (sg_pages_map(pages, address, granule, handle) == CUDA_SUCCESS) {
-            works = sg_pages_set_access(pages, address, granule, 0) == CUDA_SUCCESS;
+            works = sg_pages_set_access(pages, address, granule, access) == CUDA_SUCCESS;
             works = sg_pages_unmap(pages, address, granule) == CUDA_SUCCESS && works;
         }
         works = sg_pages_release(pages, handle) == CUDA_SUCCESS && works;
@@ -146,7 +166,20 @@ static bool pages_can_make(struct sg_pages *pages, uint8_t kind, uint64_t *ret_g
     pages->kind = kind;
     CUmemAllocationProp prop = pages_prop(pages);
     CUresult result = sg_pages_driver(pages)->granularity(&granularity, &prop, CU_MEM_ALLOC_GRANULARITY_MINIMUM);
-    if (result != CUDA_SUCCESS || granularity < SG_PAGES_GRANULE_LEAST || !pages_map_a_granule(pages, granularity))
+    if (result != CUDA_SUCCESS || granularity < SG_PAGES_GRANULE_LEAST ||
+        !pages_map_a_granule(pages, &prop, granularity, 0))
+        return false;
+    *ret_granularity = granularity;
+    return true;
+}
+
+bool sg_pages_try_peer(struct sg_pages *pages, int peer, uint64_t access, uint64_t *ret_granularity)
+{
+    size_t granularity = 0;
+    CUmemAllocationProp prop = pages_far_prop(CU_MEM_LOCATION_TYPE_DEVICE, peer);
+    CUresult result = sg_pages_driver(pages)->granularity(&granularity, &prop, CU_MEM_ALLOC_GRANULARITY_MINIMUM);
+    if (sg_pages_answered(pages, result) != CUDA_SUCCESS || !granularity || granularity & (granularity - 1) ||
+        !pages_map_a_granule(pages, &prop, granularity, access))
         return false;
     *ret_granularity = granularity;
     return true;

@@ -68,6 +68,15 @@ uint64_t sg_pages_host_granularity(struct sg_pages *pages);
 
 /* Makes a page of `bytes` in the host's memory; otherwise as sg_pages_create(). */
 CUresult sg_pages_create_on_host(struct sg_pages *pages, uint64_t bytes, CUmemGenericAllocationHandle *ret);
+
+/* Tries whether pages of device `peer` can be mapped for this device and for `access`, a bit for each ordinal.
+   One granule is created, mapped and taken back. Sets *ret_granularity in bytes. False: they can't. A device
+   that is full counts as one where they can. */
+bool sg_pages_try_peer(struct sg_pages *pages, int peer, uint64_t access, uint64_t *ret_granularity);
+
+/* Makes a page of `bytes` in the memory of device `peer`; otherwise as sg_pages_create(). */
+CUresult sg_pages_create_on_peer(struct sg_pages *pages, int peer, uint64_t bytes, CUmemGenericAllocationHandle *ret);
+
 CUresult sg_pages_map(struct sg_pages *pages, CUdeviceptr address, uint64_t bytes, CUmemGenericAllocationHandle page);
 
 /* Gives access to whole mappings, to the device and to `peers`, a bit for each ordinal. One call may cover neighbours. */

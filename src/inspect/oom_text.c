@@ -289,8 +289,8 @@ static void put_helps(struct sg_text *text, const struct cause_facts *facts)
     }
 }
 
-/* The reason why overflow has not served, where its option is on. */
-static void put_overflow(struct sg_text *text, const struct sg_conf *conf, enum sg_overflow_lack lack)
+/* The reason why memory elsewhere has not served a block, in words. `bytes`: what the option allows. */
+static void put_overflow_lack(struct sg_text *text, enum sg_overflow_lack lack, bool peer, uint64_t bytes)
 {
     char size[SG_SIZE_TEXT];
     if (lack == SG_OVERFLOW_NOT_ASKED)
@@ -298,28 +298,41 @@ static void put_overflow(struct sg_text *text, const struct sg_conf *conf, enum 
     sg_text_add(text, "  overflow ");
     switch (lack) {
     case SG_OVERFLOW_SMALL:
-        sg_text_add(text, "blocks of less than %s never lie in the host's memory\n",
-            sg_size_format(SG_OVERFLOW_LEAST, size));
+        sg_text_add(text, "blocks of less than %s never lie elsewhere\n", sg_size_format(SG_OVERFLOW_LEAST, size));
         break;
     case SG_OVERFLOW_TAGGED:
-        sg_text_add(text, "memory that may be paused never lies in the host's\n");
+        sg_text_add(text, "memory that may be paused never lies elsewhere\n");
         break;
     case SG_OVERFLOW_NO_PAGES:
         sg_text_add(text, "this driver makes no pages in the host's memory: CUDA 13.0 and later may\n");
         break;
-    case SG_OVERFLOW_OPTION:
-        sg_text_add(text, "overflow:host=%s is less than is lacking; raise it\n",
-            sg_size_format(conf->overflow_host, size));
+    case SG_OVERFLOW_NO_NEIGHBOUR:
+        sg_text_add(text, "this device reaches no other one's memory as its own\n");
         break;
-    case SG_OVERFLOW_HOST:
-        sg_text_add(text, "the host, or this process's control group, has less memory to spare than is lacking\n");
+    case SG_OVERFLOW_OPTION:
+        sg_text_add(text, "overflow:%s=%s is less than is lacking; raise it\n", peer ? "peer" : "host",
+            sg_size_format(bytes, size));
+        break;
+    case SG_OVERFLOW_ROOM:
+        sg_text_add(text, "%s less memory to spare than is lacking\n",
+            peer ? "the other device has" : "the host, or this process's control group, has");
         break;
     case SG_OVERFLOW_REGIONS:
-        sg_text_add(text, "as many blocks lie in the host's memory as may\n");
+        sg_text_add(text, "as many blocks lie elsewhere as may\n");
         break;
     default:
-        sg_text_add(text, "the driver has refused pages in the host's memory\n");
+        sg_text_add(text, "the driver has refused pages elsewhere\n");
     }
+}
+
+/* The reasons why overflow has not served, where its option is on. */
+static void put_overflow(struct sg_text *text, const struct sg_conf *conf, const struct sg_overflow_lacks *lacks)
+{
+    put_overflow_lack(text, lacks->any, false, 0);
+    if (lacks->any)
+        return;
+    put_overflow_lack(text, lacks->peer, true, conf->overflow.peer);
+    put_overflow_lack(text, lacks->host, false, conf->overflow.host);
 }
 
 /* The use of the device's memory, in lines whose parts add up to all of it. */
@@ -493,7 +506,7 @@ size_t sg_core_oom_text(struct sg_core *core, int ordinal, const struct sg_oom_a
     put_first(&text, ordinal, &facts.shortage);
     put_cause(&text, &causes);
     put_helps(&text, &causes);
-    put_overflow(&text, &core->conf, facts.shortage.overflow_lacks);
+    put_overflow(&text, &core->conf, &facts.shortage.overflow_lacks);
     put_holders(&text, around, sg_oom_holders(around, &facts.shortage).others);
     put_host(&text, around->host);
     put_memory(&text, &facts.shortage, around, &facts.worst, cause == SG_OOM_FRAGMENTED);

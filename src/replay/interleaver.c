@@ -213,6 +213,7 @@ static bool record_is_compared(uint8_t kind)
     case SEGALLOC_RECORD_ALLOCATE_FAILURE:
     case SEGALLOC_RECORD_FREE:
     case SEGALLOC_RECORD_EMPTY_CACHE:
+    case SEGALLOC_RECORD_RETURN_FAR:
     case SEGALLOC_RECORD_PAUSE:
     case SEGALLOC_RECORD_RESUME:
     case SEGALLOC_RECORD_CONTEXT_GONE:
@@ -276,6 +277,9 @@ static void operation_carry_out(struct operation *one)
         break;
     case SG_SLOW_TRIM:
         (void)sg_core_trim(call->core, call->device, call->bytes);
+        break;
+    case SG_SLOW_RETURN:
+        (void)sg_core_return_far(call->core, call->device, (int)call->bytes);
         break;
     case SG_SLOW_PAUSE:
         (void)sg_core_pause(call->core, call->device, (uint32_t)call->bytes, /* everything */ false, call->backup,

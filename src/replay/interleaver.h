@@ -1,8 +1,8 @@
 /* Plays operations that dropped the core's lock while they were recorded, so that other threads went on meanwhile.
 
-   An *operation* is an allocation that nothing free served, the free of a huge block, or a trim. A *replay step* is a part
-   of it between two places where it drops the lock; each step has written one record (docs/replay.md). The operation
-   *stands still* between two steps until the record of the next one comes.
+   An *operation* is an allocation that nothing free served, the free of a huge block, or a trim. The return of pages that
+   are on another device is one too. A *replay step* is a part of it between two places where it drops the lock; each step has written one
+   record (docs/replay.md). The operation *stands still* between two steps until the record of the next one comes.
 
    Why threads: the core's code for an allocation is one function, which drops and takes the lock on its way. To stop it in
    the middle, it runs on a thread of its own that waits in sg_replay's step function. One thread runs at a time, so the
@@ -47,13 +47,20 @@ void sg_interleaver_end(struct sg_interleaver *slow);
 
 void sg_interleaver_delete(struct sg_interleaver *slow);
 
-enum sg_interleaver_kind { SG_SLOW_ALLOCATION, SG_SLOW_FREE, SG_SLOW_TRIM, SG_SLOW_PAUSE, SG_SLOW_RESUME };
+enum sg_interleaver_kind {
+    SG_SLOW_ALLOCATION,
+    SG_SLOW_FREE,
+    SG_SLOW_TRIM,
+    SG_SLOW_PAUSE,
+    SG_SLOW_RESUME,
+    SG_SLOW_RETURN
+};
 
 struct sg_interleaver_call {
     enum sg_interleaver_kind kind;
     struct sg_core *core;
     int device;
-    uint64_t bytes;      /* of an allocation; to keep, of a trim; of a pause or resume the tag */
+    uint64_t bytes; /* of an allocation; to keep, of a trim; the tag of a pause or resume; the other device of a return */
     CUdeviceptr address; /* of a free */
     struct sg_tag tag;
     const struct sg_backup *backup; /* of a pause or resume */

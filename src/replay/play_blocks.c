@@ -167,6 +167,12 @@ int sg_play_empty_cache(struct sg_player *player, const struct segalloc_trace_re
     return 0;
 }
 
+int sg_play_return_far(struct sg_player *player, const struct segalloc_trace_record *record)
+{
+    bool exact = sg_player_is_exact(player) && record->id < SG_DEVICES_MAX;
+    return exact ? sg_player_begin(player, record, SG_SLOW_RETURN, 0) : 0;
+}
+
 /* Carries an order out at once, as far as the played card allows it. */
 static void play_carry_out_order(struct sg_player *player, const struct segalloc_trace_record *record)
 {

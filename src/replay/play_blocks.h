@@ -38,4 +38,7 @@ void sg_play_pause_end(struct sg_player *player, const struct segalloc_trace_rec
 /* The program has its allocator give back what is idle, down to the bytes of the record. */
 int sg_play_empty_cache(struct sg_player *player, const struct segalloc_trace_record *record);
 
+/* A device's idle pages on another one go back. Only a play of the recorded settings has such pages. */
+int sg_play_return_far(struct sg_player *player, const struct segalloc_trace_record *record);
+
 #endif

@@ -62,6 +62,8 @@ static int player_apply_one(struct sg_player *player, const struct segalloc_trac
         return sg_play_record_stream(player, record);
     case SEGALLOC_RECORD_EMPTY_CACHE:
         return sg_play_empty_cache(player, record);
+    case SEGALLOC_RECORD_RETURN_FAR:
+        return sg_play_return_far(player, record);
     case SEGALLOC_RECORD_PAUSE:
     case SEGALLOC_RECORD_RESUME:
         return sg_play_pause(player, record);

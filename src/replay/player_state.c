@@ -38,7 +38,7 @@ void sg_player_note_card(struct sg_player *player, int device)
 {
     uint64_t bytes = sg_player_card_bytes(player, device);
     uint64_t huge = sg_conf_limit(&player->play->conf, bytes) / SG_PLAY_HUGE_PART;
-    if (player->play->conf.overflow_host && huge > SG_OVERFLOW_LEAST) /* such a block's pages go back with it too */
+    if (sg_conf_overflows(&player->play->conf) && huge > SG_OVERFLOW_LEAST) /* such a block's pages go back with it too */
         huge = SG_OVERFLOW_LEAST;
     player->result->device[device].card_bytes = player->card.device[device].total_bytes = bytes;
     if (huge < player->huge_bytes)
@@ -83,12 +83,12 @@ const struct sg_backup *sg_player_backup(const struct sg_player *player, uint32_
 int sg_player_begin(struct sg_player *player, const struct segalloc_trace_record *record, enum sg_interleaver_kind kind,
     CUdeviceptr address)
 {
-    bool order = kind == SG_SLOW_PAUSE || kind == SG_SLOW_RESUME;
+    bool order = kind == SG_SLOW_PAUSE || kind == SG_SLOW_RESUME, numbered = order || kind == SG_SLOW_RETURN;
     const struct sg_interleaver_call call = {
         .kind = kind,
         .core = player->core,
         .device = sg_player_device(player, record->stream),
-        .bytes = order ? record->id : record->size,
+        .bytes = numbered ? record->id : record->size,
         .address = address,
         .tag = sg_player_tag(player, record),
         .backup = order ? sg_player_backup(player, (uint32_t)record->id) : NULL,

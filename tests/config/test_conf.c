@@ -82,7 +82,8 @@ static const struct {
     {SG_OPTION_page_size_mb, "16", "16", {"1", "1025", "16MiB"}},
     {SG_OPTION_mapping_limit, "16384", "16384", {"1023", "524289", "auto"}},
     {SG_OPTION_limit, "20GiB", "20GiB", {"20", "1.5", "-0.5", "2097151", "20 parsecs", "all"}},
-    {SG_OPTION_overflow, "host=4GiB", "host=4GiB", {"on", "host", "host=", "host=0", "4GiB", "peer=1GiB"}},
+    {SG_OPTION_overflow, "host=4GiB , peer=2GiB", "peer=2GiB,host=4GiB",
+        {"on", "host=0", "4GiB", "peer=", "peer,peer", "peer,host"}},
     {SG_OPTION_limit_visible, "True", "True", {"on"}},
     {SG_OPTION_contiguous, "1MiB", "1MiB", {"-1", "auto", "large"}},
     {SG_OPTION_host_reserve, "0.1", "0.1", {"-0.1", "0.91", "5%"}},
@@ -203,6 +204,43 @@ static void zero_is_off_where_zero_is_the_default(void **state)
     assert_int_equal(apply(&conf, off, &lines), 0);
     char text[64];
     assert_int_equal(sg_conf_print(&conf, text, sizeof text), 0);
+}
+
+/* Commas part the places of one value; a word with a colon behind them is the next option. */
+static void overflow_names_places(void **state)
+{
+    static const struct {
+        const char *text;
+        uint64_t peer, host;
+        bool sites;
+    } cases[] = {
+        {"overflow:host=4GiB", 0, 4096 * SG_MIB, false},
+        {"overflow:peer", SG_AUTO, 0, false},
+        {"overflow:peer,sites:True", SG_AUTO, 0, true},
+        {"overflow:peer=1GiB,host=16GiB,sites:True", 1024 * SG_MIB, 16384 * SG_MIB, true},
+        {"sites:True,overflow: peer , host=16GiB", SG_AUTO, 16384 * SG_MIB, true},
+        {"overflow:host=1MiB\nsites:True", 0, SG_MIB, true},
+        {"overflow:peer,,sites:True,", SG_AUTO, 0, true},
+        {"overflow:peer,overflow:off", 0, 0, false},
+    };
+    static const char *const bad[] = {"overflow:host=1GiB,sites=True", "overflow:peer,peer", "overflow:host",
+        "overflow:", "overflow:peer=1GiB,host=", "overflow:host=18446744073709551615B"};
+    struct sg_conf conf;
+    struct lines lines;
+    (void)state;
+    for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
+        sg_conf_init(&conf);
+        assert_int_equal(apply(&conf, cases[i].text, &lines), 0);
+        assert_int_equal(conf.overflow.peer, cases[i].peer);
+        assert_int_equal(conf.overflow.host, cases[i].host);
+        assert_int_equal(conf.sites, cases[i].sites);
+    }
+    for (size_t i = 0; i < sizeof bad / sizeof *bad; i++) {
+        sg_conf_init(&conf);
+        assert_int_equal(apply(&conf, bad[i], &lines), 1);
+        assert_false(sg_conf_overflows(&conf));
+        assert_non_null(strstr(lines.last, "must be off, host= and a size"));
+    }
 }
 
 static void a_later_limit_replaces_an_earlier_one(void **state)
@@ -523,6 +561,7 @@ int main(void)
         cmocka_unit_test(older_words_are_taken),
         cmocka_unit_test(real_numbers_read_back),
         cmocka_unit_test(zero_is_off_where_zero_is_the_default),
+        cmocka_unit_test(overflow_names_places),
         cmocka_unit_test(a_later_limit_replaces_an_earlier_one),
         cmocka_unit_test(roundup_follows_pytorch),
         cmocka_unit_test(segments_bound_splitting),

@@ -1,5 +1,5 @@
-/* Overflow: blocks that lie in the host's memory in part, on a strict driver. The device has 64 MiB, pages are of 2 MiB. The
-   spare of the device is 256 KiB, so a page of it stays free. */
+/* Overflow: blocks that lie on another device or in the host's memory in part, on a strict driver. Devices have 64 MiB, pages are of
+   2 MiB. The spare of the device is 256 KiB, so a page of it stays free. */
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>
@@ -23,13 +23,28 @@
 static struct sg_core *core;
 static const struct sg_tag plain = {.sync = SG_FREE_SYNC_COMPLETE},
                            last = {.sync = SG_FREE_SYNC_COMPLETE, .overflow = true};
-static uint64_t host_room;
+enum { DEVICES = 3 };
+static uint64_t host_room, peer_room;
+static uint64_t reached; /* devices whose memory device 0 reaches, a bit each */
 static char line[300];
 static int lines;
 
 static uint64_t ask_host_room(void)
 {
     return host_room;
+}
+
+/* The first of those that are reached, with what it has free, up to peer_room. */
+static bool find_neighbour(int device, uint64_t peers, uint64_t among, int *ret_device, uint64_t *ret_room)
+{
+    uint64_t found = reached & among & ~(UINT64_C(1) << device);
+    (void)peers;
+    if (!found)
+        return false;
+    *ret_device = __builtin_ctzll(found);
+    *ret_room = MIB(64) - strict_used(*ret_device);
+    *ret_room = *ret_room < peer_room ? *ret_room : peer_room;
+    return true;
 }
 
 static void warn(const char *text)
@@ -41,15 +56,16 @@ static void warn(const char *text)
 static void start(const char *settings, uint64_t host_bytes)
 {
     struct sg_conf conf;
-    strict_reset(2, MIB(64), MIB(2));
+    strict_reset(DEVICES, MIB(64), MIB(2));
     strict_host(host_bytes);
     sg_conf_init(&conf);
     assert_int_equal(sg_conf_apply(&conf, SG_CONF_ARGUMENT, settings, NULL, NULL), 0);
     core = sg_core_create(&(struct sg_core_params){.conf = &conf,
         .driver = &strict_driver,
-        .callbacks = {.host_room = ask_host_room, .warn = warn}});
+        .callbacks = {.host_room = ask_host_room, .neighbour = find_neighbour, .warn = warn}});
     assert_non_null(core);
-    host_room = UINT64_MAX;
+    host_room = peer_room = UINT64_MAX;
+    reached = 1 << 1;
     lines = 0;
 }
 
@@ -60,7 +76,8 @@ static void stop(void)
     if (strict_broken(&rule))
         fail_msg("%s", rule);
     assert_int_equal(strict_leaks(), 0);
-    assert_int_equal(strict_used(0), 0);
+    for (int device = 0; device < DEVICES; device++)
+        assert_int_equal(strict_used(device), 0);
     assert_int_equal(strict_used(STRICT_HOST), 0);
 }
 
@@ -319,14 +336,159 @@ static void a_host_that_is_out_of_memory(void **state)
     stop();
 }
 
-/* Each call of the driver fails in turn: the block is served or refused, and nothing is lost. */
-static void calls_that_fail(void **state)
+/* The neighbour has what is lacking as far as it goes, and the host the rest. */
+static void the_neighbour_comes_before_the_host(void **state)
 {
     (void)state;
+    uint64_t handles;
+    start("overflow:peer=4MiB,host=1GiB", MIB(1024));
+    CUdeviceptr most = allocate(MIB(40)), rest = allocate(MIB(30));
+    assert_true(strict_backing(rest, MIB(30), 0, &handles));
+    assert_int_equal(strict_used(1), MIB(4));
+    assert_int_equal(strict_used(STRICT_HOST), MIB(4));
+    assert_int_equal(value(SG_STAT_overflow_bytes), MIB(8));
+    assert_int_equal(value(SG_STAT_overflow_peer_bytes), MIB(4));
+    assert_int_equal(value(SG_STAT_overflow_blocks), 1);
+    assert_int_equal(lines, 1);
+    assert_non_null(
+        strstr(line, "of a block of 30 MiB 4 MiB lie on device 1 and 4 MiB in the host's memory while it lives, "
+                     "as overflow:peer,host allows"));
+    release(rest);
+    assert_int_equal(strict_used(1) + strict_used(STRICT_HOST), 0);
+    assert_int_equal(value(SG_STAT_overflow_peer_bytes), 0);
+    release(most);
+    stop();
+}
+
+/* Only memory that is to spare there is taken, and with "peer" all of it. */
+static void the_neighbour_gives_what_it_has_to_spare(void **state)
+{
+    (void)state;
+    start("overflow:peer", MIB(1024));
+    CUdeviceptr most = allocate(MIB(64)), block;
+    peer_room = MIB(7);
+    expect_refused(MIB(8), &last, "  overflow the other device has less memory to spare than is lacking");
+    assert_int_equal(strict_used(1), 0);
+    assert_int_equal(ask(MIB(6), &last, &block), CUDA_SUCCESS);
+    assert_int_equal(strict_used(1), MIB(6));
+    assert_int_equal(strict_used(STRICT_HOST), 0);
+    assert_non_null(strstr(line, "6 MiB lie on device 1 while it lives, as overflow:peer allows"));
+    release(block);
+    release(most);
+    stop();
+}
+
+/* A neighbour that has less than the books say: the host has the rest, or the block is refused and nothing is left. */
+static void a_neighbour_that_is_out_of_memory(void **state)
+{
+    (void)state;
+    start("overflow:peer,host=1GiB", MIB(1024));
+    CUdeviceptr most = allocate(MIB(64)), other = 0, block;
+    assert_int_equal(sg_core_malloc(core, 1, MIB(60), &plain, &other), CUDA_SUCCESS);
+    strict_fail_at(4, false, CUDA_ERROR_OUT_OF_MEMORY);
+    block = allocate(MIB(16));
+    strict_fail_at(0, false, CUDA_SUCCESS);
+    assert_int_equal(value(SG_STAT_overflow_bytes), MIB(16));
+    assert_int_equal(strict_used(1) - MIB(60) + strict_used(STRICT_HOST), MIB(16));
+    release(block);
+    release(most);
+    release(other);
+    stop();
+}
+
+/* Idle pages on the neighbour are used again while the device is full. It has them back when it runs out itself. */
+static void the_neighbour_has_idle_pages_back(void **state)
+{
+    (void)state;
+    start("overflow:peer,host=1GiB", MIB(1024));
+    CUdeviceptr most = allocate(MIB(64)), block = allocate(MIB(8)), other = 0;
+    uint64_t created = value(SG_STAT_calls_create);
+    release(block);
+    block = allocate(MIB(8));
+    assert_int_equal(value(SG_STAT_calls_create), created);
+    assert_int_equal(sg_core_return_from(core, 1), 0); /* in use */
+    release(block);
+    assert_int_equal(strict_used(1), MIB(8));
+    assert_int_equal(sg_core_malloc(core, 1, MIB(60), &plain, &other), CUDA_ERROR_OUT_OF_MEMORY);
+    assert_int_equal(sg_core_return_from(core, 2), 0);
+    assert_int_equal(sg_core_return_from(core, 1), MIB(8));
+    inspect(core, 2);
+    assert_int_equal(sg_core_malloc(core, 1, MIB(60), &plain, &other), CUDA_SUCCESS);
+    release(other);
+    release(most);
+    stop();
+}
+
+/* It stays the same one while the device has pages there. Then another one may be it. */
+static void there_is_one_neighbour_at_a_time(void **state)
+{
+    (void)state;
+    start("overflow:peer,host=1GiB", MIB(1024));
+    CUdeviceptr most = allocate(MIB(64)), first = allocate(MIB(8));
+    reached = 1 << 2;
+    CUdeviceptr second = allocate(MIB(4)); /* device 1 can't be asked now */
+    assert_int_equal(strict_used(1), MIB(8));
+    assert_int_equal(strict_used(2), 0);
+    assert_int_equal(strict_used(STRICT_HOST), MIB(4));
+    release(first);
+    release(second);
+    sg_core_trim(core, 0, 0);
+    assert_int_equal(strict_used(1), 0);
+    first = allocate(MIB(8));
+    assert_int_equal(strict_used(2), MIB(8));
+    release(first);
+    release(most);
+    stop();
+}
+
+/* Without a neighbour a line says so, once, and the host serves as before. */
+static void devices_that_reach_no_other(void **state)
+{
+    (void)state;
+    start("overflow:peer,host=1GiB", MIB(1024));
+    reached = 0;
+    CUdeviceptr most = allocate(MIB(64));
+    release(allocate(MIB(8)));
+    release(allocate(MIB(8)));
+    assert_int_equal(lines, 2); /* the other is of the first block in the host's memory */
+    assert_int_equal(value(SG_STAT_overflow_blocks), 2);
+    release(most);
+    stop();
+    start("overflow:peer", MIB(1024));
+    reached = 0;
+    most = allocate(MIB(64));
+    expect_refused(MIB(8), &last, "this device reaches no other one's memory as its own");
+    assert_int_equal(lines, 1);
+    assert_string_equal(line,
+        "overflow:peer has no effect on device 0: it reaches no other device's memory as its own");
+    release(most);
+    stop();
+}
+
+/* Far pages are where the books say, but for those that a failed call has left there. */
+static void expect_booked(void)
+{
+    uint64_t peer = value(SG_STAT_overflow_peer_bytes), host = value(SG_STAT_overflow_bytes) - peer;
+    uint64_t on_peer = strict_used(1), on_host = strict_used(STRICT_HOST);
+    assert_true(on_peer >= peer && on_peer <= peer + strict_stuck(1));
+    assert_true(on_host >= host && on_host <= host + strict_stuck(STRICT_HOST));
+}
+
+/* All memory is given back, but for that. */
+static void expect_only_stuck(void)
+{
+    for (int device = 0; device < DEVICES; device++)
+        assert_int_equal(strict_used(device), strict_stuck(device));
+    assert_int_equal(strict_used(STRICT_HOST), strict_stuck(STRICT_HOST));
+}
+
+/* Each call of the driver fails in turn: the block is served or refused, and nothing is lost. */
+static void fail_calls_in_turn(const char *settings)
+{
     const char *call;
     for (uint64_t number = 1, failed = 1; failed; number++) {
         CUdeviceptr rest = 0;
-        start("overflow:host=1GiB", MIB(1024));
+        start(settings, MIB(1024));
         CUdeviceptr most = allocate(MIB(40));
         release(allocate(MIB(10)));
         strict_fail_at(number, false, CUDA_SUCCESS);
@@ -334,7 +496,7 @@ static void calls_that_fail(void **state)
         failed = strict_failed(&call);
         strict_fail_at(0, false, CUDA_SUCCESS);
         inspect(core, 1);
-        assert_int_equal(strict_used(STRICT_HOST) - strict_stuck(STRICT_HOST), value(SG_STAT_overflow_bytes));
+        expect_booked();
         if (result == CUDA_SUCCESS)
             release(rest);
         release(most);
@@ -342,8 +504,16 @@ static void calls_that_fail(void **state)
         sg_core_destroy(core);
         assert_int_equal(strict_broken(&rule), 0);
         assert_int_equal(strict_leaks(), 0);
-        assert_int_equal(strict_used(STRICT_HOST), strict_stuck(STRICT_HOST));
+        expect_only_stuck();
     }
+}
+
+static void calls_that_fail(void **state)
+{
+    (void)state;
+    fail_calls_in_turn("overflow:host=1GiB");
+    fail_calls_in_turn("overflow:peer");
+    fail_calls_in_turn("overflow:peer=4MiB,host=1GiB");
 }
 
 enum { RANDOM_BLOCKS = 48, RANDOM_ACTS = 150, RANDOM_SEEDS = 120 };
@@ -357,13 +527,25 @@ static void release_at_random(struct random *random, CUdeviceptr *address)
     inspect(core, 1);
 }
 
-/* Small, regular and huge blocks come and go, with calls that fail. The host has given as much as the books
-   say, which is within the option. In the end it has all back. */
+/* Settings of random programs, and what they allow elsewhere. */
+static const struct {
+    const char *text;
+    uint64_t peer, host;
+} random_settings[] = {
+    {"overflow:host=200MiB", 0, MIB(200)},
+    {"overflow:host=24MiB", 0, MIB(24)},
+    {"overflow:peer", MIB(64), 0},
+    {"overflow:peer=10MiB,host=24MiB", MIB(10), MIB(24)},
+};
+
+/* Small, regular and huge blocks come and go, with calls that fail. Other devices have given as much as the books
+   say, which is within the option. In the end they have all back. */
 static void play_at_random(uint64_t seed)
 {
     struct random random = {seed};
     CUdeviceptr block[RANDOM_BLOCKS] = {0};
-    start(seed % 2 ? "overflow:host=24MiB" : "overflow:host=200MiB", MIB(seed % 3 ? 1024 : 40));
+    uint64_t kind = seed % (sizeof random_settings / sizeof *random_settings);
+    start(random_settings[kind].text, MIB(seed % 3 ? 1024 : 40));
     for (int act = 0; act < RANDOM_ACTS; act++) {
         CUdeviceptr *one = &block[random_below(&random, RANDOM_BLOCKS)];
         uint64_t most = random_below(&random, 8) ? MIB(6) : MIB(48);
@@ -375,11 +557,14 @@ static void play_at_random(uint64_t seed)
             release_at_random(&random, one);
         else
             (void)ask(1 + random_below(&random, most), random_below(&random, 5) ? &last : &plain, one);
-        assert_true(value(SG_STAT_overflow_bytes) <= (seed % 2 ? MIB(24) : MIB(200)));
-        uint64_t used = strict_used(STRICT_HOST), booked = value(SG_STAT_overflow_bytes);
-        assert_true(used >= booked && used <= booked + strict_stuck(STRICT_HOST));
+        uint64_t peer = value(SG_STAT_overflow_peer_bytes);
+        assert_true(peer <= random_settings[kind].peer);
+        assert_true(value(SG_STAT_overflow_bytes) - peer <= random_settings[kind].host);
+        expect_booked();
         if (random_below(&random, 40) == 0)
             sg_core_trim(core, 0, 0);
+        if (random_below(&random, 40) == 0)
+            (void)sg_core_return_from(core, 1);
     }
     strict_fail_at(0, false, CUDA_SUCCESS);
     for (int i = 0; i < RANDOM_BLOCKS; i++)
@@ -389,8 +574,7 @@ static void play_at_random(uint64_t seed)
     sg_core_destroy(core);
     assert_int_equal(strict_broken(&rule), 0);
     assert_int_equal(strict_leaks(), 0);
-    assert_int_equal(strict_used(STRICT_HOST), strict_stuck(STRICT_HOST));
-    assert_int_equal(strict_used(0), strict_stuck(0));
+    expect_only_stuck();
 }
 
 /* OVERFLOW_SEEDS=FROM:TO plays others. */
@@ -421,6 +605,12 @@ int main(void)
         cmocka_unit_test(drivers_without_host_pages),
         cmocka_unit_test(small_and_tagged_blocks_stay),
         cmocka_unit_test(a_host_that_is_out_of_memory),
+        cmocka_unit_test(the_neighbour_comes_before_the_host),
+        cmocka_unit_test(the_neighbour_gives_what_it_has_to_spare),
+        cmocka_unit_test(a_neighbour_that_is_out_of_memory),
+        cmocka_unit_test(the_neighbour_has_idle_pages_back),
+        cmocka_unit_test(there_is_one_neighbour_at_a_time),
+        cmocka_unit_test(devices_that_reach_no_other),
         cmocka_unit_test(calls_that_fail),
         cmocka_unit_test(random_programs),
     };

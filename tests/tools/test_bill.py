@@ -1,4 +1,4 @@
-"""segalloc rehearse --overflow: cards that are too small, tried with part of the memory in the host's, and the bill of that.
+"""segalloc rehearse --overflow: cards that are too small, tried with part of the memory elsewhere, and the bill of that.
 
 Usage: test_bill.py SEGALLOC OWN_MEMORY SCHEMA"""
 import json
@@ -84,7 +84,7 @@ class Bill(unittest.TestCase):
         self.assertEqual((bill["steps"], bill["of_steps"], bill["blocks"], bill["estimated"]), (None, None, 1, True))
         self.assertTrue(124 * MIB <= bill["bytes_peak"] <= 128 * MIB, bill)  # what was lacking, and the spare's page
         self.assertEqual(bill["link_bytes"], 2 * bill["bytes_peak"])
-        self.assertEqual(errors.count("may do with part of the memory in the host's"), 2)
+        self.assertEqual(errors.count("may do with part of the memory elsewhere"), 2)
         self.assertEqual(self.verdict(0, "--card", "900MiB,1GiB", "--overflow", "host=300MiB", "--", OWN_MEMORY, *words)[0]["outcome"],
                          "completed")
         told, _ = self.verdict(3, "--card", "900MiB", "--", OWN_MEMORY, *words)
@@ -95,6 +95,15 @@ class Bill(unittest.TestCase):
         self.assertRegex(said.stdout, r"900.00 MiB: fits with overflow, 12\d.00 MiB of the host's memory, estimated at 2\d(\.\d)? ms in all "
                                       r"at 10.7 GB/s; without it the smallest card that does has 1.00 GiB, 124.00 MiB more\.")
         self.assertRegex(said.stdout, r"\nNext: segalloc run .*--conf overflow:host=300MiB -- ")
+
+    def test_another_device(self):
+        """What the first device lacks lies on the second, which the command does not use, and the rest in the host's memory."""
+        words = ("--", OWN_MEMORY, "m786432", "m262144")
+        said = self.rehearse(0, "--card", "900MiB", "--devices", "2", "--overflow", "peer", *words)
+        self.assertRegex(said.stdout, r"900.00 MiB: fits with overflow, 12\d.00 MiB on another device, estimated at ")
+        said = self.rehearse(0, "--card", "900MiB", "--devices", "2", "--overflow", "peer=64MiB,host=1GiB", *words)
+        self.assertRegex(said.stdout, r"900.00 MiB: fits with overflow, 12\d.00 MiB elsewhere, estimated at ")
+        self.assertRegex(said.stdout, r"\nNext: segalloc run .*--conf overflow:peer=64MiB,host=1GiB -- ")
 
     def test_the_margin_is_not_there_either(self):
         """200 MiB of the card are the context's, so as much more lies elsewhere."""
@@ -110,8 +119,9 @@ class Bill(unittest.TestCase):
                          (["does_not_fit", "fits_with_overflow"], "524288"))
 
     def test_wrong(self):
-        for words, text in ((["--overflow", "host=lots"], "--overflow takes host=SIZE, such as host=4GiB, not \"host=lots\""),
-                            (["--overflow", "host=1GiB,conf=x"], "--overflow takes"),
+        for words, text in ((["--overflow", "host=lots"], "--overflow takes host=SIZE, such as host=4GiB, peer, peer=SIZE, or peer and host with a comma, not \"host=lots\""),
+                            (["--overflow", "host=1GiB,conf=x"], "--overflow takes"), (["--overflow", "host=1GiB,sites:True"], "--overflow takes"),
+                            (["--overflow", "peer"], "--overflow peer needs another device: --devices 2"),
                             (["--overflow", "host=1GiB", "--with", "true"], "not both"), (["--rate", "pcie4"], "--rate is of --with and of")):
             self.assertIn(text, self.rehearse(2, *words, "--", "true").stderr)
 

@@ -1,5 +1,5 @@
-"""Overflow: programs that lack memory go on with some of the host's, and traces of that play the same. The program is ACTS on
-simulated GPUs.
+"""Overflow: programs that lack memory go on with some of the host's or of another device's, and traces of that play the same. The
+program is ACTS on simulated GPUs.
 
 Usage: test_overflow.py SEGALLOC ACTS"""
 import json
@@ -17,6 +17,8 @@ if "SANITIZER" in os.environ:  # its runtime must come before all other librarie
 MIB = 1 << 20
 LACKS = "a+600 b+300 c+60 b- c- d+400"  # 24 MiB beyond the card, and more for its spare
 LINE = "lie in the host's memory"
+PEER_LINE = "lie on device 1"
+TWO = "976MiB,count=2"
 
 
 def segalloc(*arguments):
@@ -81,15 +83,63 @@ class Overflow(unittest.TestCase):
                 self.assertNotIn(LINE + " while", text)
                 self.plays_the_same()
 
+    def test_on_another_device(self):
+        text = self.run_it(LACKS + " d- e+400", "overflow:peer", TWO)
+        self.assertEqual(text.count(PEER_LINE), 1, text)
+        self.assertNotIn("host's memory", text)
+        figures = self.figures()
+        self.assertEqual((figures["overflow_blocks"], figures["ooms"]), (2, 0))
+        self.assertEqual(figures["peak_overflow_peer_bytes"], figures["peak_overflow_bytes"])
+        self.assertTrue(24 * MIB <= figures["peak_overflow_bytes"] <= (24 + 4 + 4) * MIB, figures)
+        self.plays_the_same()
+
+    def test_the_host_has_the_rest(self):
+        text = self.run_it(LACKS + " d- e+400", "overflow:peer=8MiB,host=200MiB", TWO)
+        self.assertEqual(text.count(PEER_LINE + " and "), 1, text)
+        figures = self.figures()
+        self.assertEqual(figures["peak_overflow_peer_bytes"], 8 * MIB)
+        self.assertTrue(24 * MIB <= figures["peak_overflow_bytes"] <= (24 + 4 + 4) * MIB, figures)
+        self.plays_the_same()
+
+    def test_the_neighbour_comes_first_on_itself(self):
+        """Idle pages of device 0 on device 1 go back when that one lacks memory."""
+        self.run_it(LACKS + " d- device=1 e+964", "overflow:peer,host=200MiB", TWO)
+        figures = self.said("report", self.path)["devices"]
+        self.assertEqual([device["statistics"]["overflow_blocks"] for device in figures], [1, 0])
+        self.assertEqual(figures[0]["statistics"]["overflow_bytes"], 0)
+        self.plays_the_same()
+
+    def test_the_neighbour_keeps_a_reserve(self):
+        """1/16 of it stays free, so of 76 MiB 15 are to spare."""
+        text = self.run_it("device=1 z+900 device=0 " + LACKS, "overflow:peer", TWO, status=1)
+        self.assertIn("  overflow the other device has less memory to spare than is lacking", text)
+        text = self.run_it("device=1 z+900 device=0 " + LACKS, "overflow:peer,host=200MiB", TWO)
+        self.assertIn(PEER_LINE + " and ", text)
+        self.assertTrue(0 < self.figures()["peak_overflow_peer_bytes"] <= 15 * MIB)
+        self.plays_the_same()
+
+    def test_devices_that_reach_no_other(self):
+        """One line, and as before; the host serves where it may."""
+        for sim in ("976MiB", "976MiB,count=2,no-p2p"):
+            with self.subTest(sim=sim):
+                text = self.run_it(LACKS, "overflow:peer", sim, status=1)
+                self.assertEqual(text.count("overflow:peer has no effect on device 0"), 1, text)
+                self.assertIn("  overflow this device reaches no other one's memory as its own", text)
+                self.plays_the_same()
+                text = self.run_it(LACKS, "overflow:peer,host=200MiB", sim)
+                self.assertEqual((text.count("overflow:peer has no effect on device 0"), text.count(LINE)), (1, 1), text)
+                self.plays_the_same()
+
     def test_calls_that_fail(self):
         """The block is served or refused, whichever call of the driver fails; and the run plays the same."""
         for call in ("cuMemCreate", "cuMemMap", "cuMemSetAccess", "cuMemUnmap", "cuMemRelease"):
             for number in (1, 240, 480):
-                with self.subTest(call=call, number=number):
-                    result = segalloc("run", "-f", "--sim", f"976MiB,fail={call}:{number}:CUDA_ERROR_UNKNOWN", "-o", self.path,
-                                      "--conf", "overflow:host=200MiB", "--", ACTS, *LACKS.split())
-                    self.assertIn(result.returncode, (0, 1), result)
-                    self.plays_the_same()
+                for conf in ("overflow:host=200MiB", "overflow:peer=12MiB,host=200MiB"):
+                    with self.subTest(call=call, number=number, conf=conf):
+                        result = segalloc("run", "-f", "--sim", f"976MiB,count=2,fail={call}:{number}:CUDA_ERROR_UNKNOWN", "-o",
+                                          self.path, "--conf", conf, "--", ACTS, *LACKS.split())
+                        self.assertIn(result.returncode, (0, 1), result)
+                        self.plays_the_same()
 
 
 if __name__ == "__main__":

@@ -54,12 +54,15 @@ def check_large():
 
 
 def check_overflow(text):
-    """Cards on which the training lacks memory: it goes on with some of the host's, and its losses are those without."""
+    """Cards on which the training lacks memory: it goes on with some of the host's or of another one, and its
+    losses are those without."""
     large = ("--preset", "qwen25-7b-lora", "--dry", "--steps", 1)
     peak = train(*large, conf="")["peak_bytes"]
     card = f"{int(0.95 * peak) >> 20}MiB"
     assert train(*large, sim=card, conf="", status=1)["outcome"] == "out_of_memory"
     done = train(*large, sim=card, conf="overflow:host=8GiB")
+    assert (done["outcome"], done["peak_bytes"]) == ("completed", peak)
+    done = train(*large, sim=card + ",count=2", conf="overflow:peer")
     assert (done["outcome"], done["peak_bytes"]) == ("completed", peak)
     small = ("--preset", "tiny", "--vocabulary", 4096, "--layers", 1, "--max-len", 128, "--batch", 2, "--accum", 1,
              "--text", text, "--steps", 2, "--seed", 1)
@@ -67,6 +70,7 @@ def check_overflow(text):
     tight = f"{int(0.8 * native['peak_bytes']) >> 20}MiB,hazard"
     assert train(*small, sim=tight, conf="", status=1)["outcome"] == "out_of_memory"
     assert train(*small, sim=tight, conf="overflow:host=1GiB")["losses"] == native["losses"]
+    assert train(*small, sim=tight + ",count=2", conf="overflow:peer")["losses"] == native["losses"]
 
 
 with tempfile.TemporaryDirectory() as name:

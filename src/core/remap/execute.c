@@ -48,40 +48,58 @@ static CUresult release_runs_growing(struct sg_plan *plan) SG_REQUIRES(grow)
     return CUDA_SUCCESS;
 }
 
-/* Creates the pages that the plan lacks. A second call goes on where the first was refused. A plan for overflow has the host's
-   from page `near` on, or from the first page that the device refuses. */
+/* A place has refused a page of a plan for overflow, so it gets no further ones. True: the places behind it may
+   have the rest. */
+static bool part_anew_growing(struct sg_plan *plan, enum sg_place place) SG_REQUIRES(grow)
+{
+    SG_ASSERT_HELD(&plan->device->growth.grow);
+    struct sg_plan_parts *parts = &plan->parts;
+    uint32_t near = place == SG_PLACE_NEAR ? plan->created : parts->create[SG_PLACE_NEAR];
+    if (place == SG_PLACE_PEER)
+        parts->create[place] = plan->created - near;
+    return place < SG_PLACE_HOST && sg_plan_part(plan, near, place + 1);
+}
+
+/* Creates the pages that the plan lacks. A second call goes on where the first was refused. A plan for overflow
+   goes on at the next place where one has no more. */
 static CUresult create_pages_growing(struct sg_plan *plan) SG_REQUIRES(grow)
 {
     SG_ASSERT_HELD(&plan->device->growth.grow);
     uint64_t page = sg_region_page_bytes(plan->region);
     while (plan->created < plan->create) {
-        CUmemGenericAllocationHandle *handle = &plan->handles[plan->created];
-        bool far = plan->parts.overflow && plan->created >= plan->parts.near;
-        CUresult result = far ? sg_page_calls_create_far_growing(plan->device, page, handle)
-                              : sg_page_calls_create_growing(plan->device, page, handle);
+        enum sg_place place = sg_plan_place_of(plan, plan->created);
+        CUresult result = sg_page_calls_create_at_growing(plan->device, place, page, &plan->handles[plan->created]);
         plan->created += result == CUDA_SUCCESS;
-        if (result == CUDA_ERROR_OUT_OF_MEMORY && !far && sg_plan_goes_on_far(plan))
-            plan->parts.near = plan->created;
-        else if (result != CUDA_SUCCESS)
+        bool out = result == CUDA_ERROR_OUT_OF_MEMORY ||
+                   (place == SG_PLACE_PEER && result != CUDA_SUCCESS && !sg_driver_is_sticky(result));
+        if (result != CUDA_SUCCESS && !(out && plan->parts.overflow && part_anew_growing(plan, place)))
             return result;
     }
     return CUDA_SUCCESS;
 }
 
-/* sg_plan_part_locked() has parted the pages by the books. The driver may have had less, as others take memory meanwhile. So
-   how many there are of the host's stands in the trace, and a replay makes as many. */
+enum { PEERS_SHIFT = 32 }; /* of another device's pages, over the host's, in the record of what was created elsewhere */
+
+/* The plan has parted the pages by the books. The driver may have had less, as others take memory meanwhile. So
+   how many there are of each place stands in the trace, and a replay makes as many. */
 static CUresult create_parted_pages_growing(struct sg_plan *plan) SG_REQUIRES(grow)
 {
     SG_ASSERT_HELD(&plan->device->growth.grow);
     struct sg_device *device = plan->device;
     const struct segalloc_trace_record *replayed = sg_replay_step(device);
-    uint64_t far = sg_replay_step_outcome(replayed, SEGALLOC_TURN_ELSEWHERE, plan->create - plan->parts.near);
-    plan->parts.near = far < plan->create ? plan->create - (uint32_t)far : 0;
+    uint32_t *create = plan->parts.create;
+    uint64_t parted = (uint64_t)create[SG_PLACE_PEER] << PEERS_SHIFT | create[SG_PLACE_HOST];
+    uint64_t far = sg_replay_step_outcome(replayed, SEGALLOC_TURN_ELSEWHERE, parted);
+    uint64_t peer = far >> PEERS_SHIFT, host = (uint32_t)far;
+    create[SG_PLACE_PEER] = peer < plan->create ? (uint32_t)peer : plan->create;
+    create[SG_PLACE_HOST] = peer + host < plan->create ? (uint32_t)host : plan->create - create[SG_PLACE_PEER];
+    create[SG_PLACE_NEAR] = plan->create - create[SG_PLACE_PEER] - create[SG_PLACE_HOST];
     CUresult result = create_pages_growing(plan);
     if (result != CUDA_SUCCESS)
         return result;
     sg_device_lock(device);
-    sg_emit_step_locked(device, SEGALLOC_TURN_ELSEWHERE, plan->create - plan->parts.near);
+    sg_emit_step_locked(device, SEGALLOC_TURN_ELSEWHERE,
+        (uint64_t)create[SG_PLACE_PEER] << PEERS_SHIFT | create[SG_PLACE_HOST]);
     sg_device_unlock(device);
     (void)sg_replay_step(device);
     return CUDA_SUCCESS;
@@ -271,8 +289,8 @@ void sg_plan_drop_created_growing(struct sg_plan *plan)
     plan->created = 0;
 }
 
-/* Cuts one run of idle pages out of a region, with `far` of the host's, enough for `bytes` at most. False: it has none. */
-static bool cut_idle_locked(struct sg_region *region, uint64_t bytes, bool far, struct sg_page_run *ret)
+/* Cuts one run of idle pages of a place out of a region, enough for `bytes` at most. False: it has none. */
+static bool cut_idle_locked(struct sg_region *region, uint64_t bytes, enum sg_place place, struct sg_page_run *ret)
     SG_REQUIRES(lock)
 {
     SG_ASSERT_REGION_LOCK(region);
@@ -280,7 +298,7 @@ static bool cut_idle_locked(struct sg_region *region, uint64_t bytes, bool far, 
     struct sg_page_run run = {.region = region};
     if (region->lookup.whole_free)
         run.pages =
-            sg_region_cut_locked(region, want < UINT32_MAX ? (uint32_t)want : UINT32_MAX, far, &run.first, &run.busy);
+            sg_region_cut_locked(region, want < UINT32_MAX ? (uint32_t)want : UINT32_MAX, place, &run.first, &run.busy);
     if (run.pages)
         *ret = run;
     return run.pages;
@@ -318,10 +336,10 @@ static bool give_back_run_growing(struct sg_device *device, const struct sg_page
     return unmapped;
 }
 
-/* Gives one run of idle pages back, with `far` of the host's. It is out of `only`, or with NULL out of the last region that has
-   any. Returns its bytes; 0: there is none, or the driver refused. */
-static uint64_t give_back_one_growing(struct sg_device *device, struct sg_region *only, uint64_t bytes, bool far)
-    SG_REQUIRES(grow)
+/* Gives one run of idle pages of a place back. It is out of `only`, or with NULL out of the last region that
+   has any. Returns its bytes; 0: there is none, or the driver refused. */
+static uint64_t give_back_one_growing(struct sg_device *device, struct sg_region *only, uint64_t bytes,
+    enum sg_place place) SG_REQUIRES(grow)
 {
     SG_ASSERT_HELD(&device->growth.grow);
     struct sg_page_run run = {0};
@@ -331,7 +349,7 @@ static uint64_t give_back_one_growing(struct sg_device *device, struct sg_region
     (void)(only ? sg_region_drain_quick_lists_locked(only) : sg_device_drain_quick_lists_locked(device));
     for (uint32_t i = device->regions.count; i > 0 && !found; i--)
         found = (!only || only == device->regions.region[i - 1]) &&
-                cut_idle_locked(device->regions.region[i - 1], bytes, far, &run);
+                cut_idle_locked(device->regions.region[i - 1], bytes, place, &run);
     sg_emit_step_locked(device, SEGALLOC_TURN_CUT, run.pages);
     sg_device_unlock(device);
     return found && give_back_run_growing(device, &run) ? run.pages * sg_region_page_bytes(run.region) : 0;
@@ -344,17 +362,37 @@ uint64_t sg_device_give_back_growing(struct sg_device *device, uint64_t bytes)
     uint64_t given = 0, part = 1;
     sg_alias_unmap_completed_growing(device);
     while (given < bytes && part > 0) {
-        part = give_back_one_growing(device, NULL, bytes - given, /* far */ false);
+        part = give_back_one_growing(device, NULL, bytes - given, SG_PLACE_NEAR);
         given += part;
     }
     return given;
 }
 
+uint64_t sg_device_give_back_place_growing(struct sg_device *device, enum sg_place place)
+{
+    SG_ASSERT_HELD(&device->growth.grow);
+    uint64_t given = 0, part;
+    while ((part = give_back_one_growing(device, NULL, UINT64_MAX, place)) > 0)
+        given += part;
+    return given;
+}
+
+/* True if the device has pages on another one. Their number changes under `grow`. */
+static bool has_peer_pages_growing(struct sg_device *device) SG_REQUIRES(grow)
+{
+    SG_ASSERT_HELD(&device->growth.grow);
+    sg_device_lock(device);
+    bool has = device->accounts.usage.overflow_peer.now > 0;
+    sg_device_unlock(device);
+    return has;
+}
+
 void sg_device_give_back_far_growing(struct sg_device *device)
 {
     SG_ASSERT_HELD(&device->growth.grow);
-    while (give_back_one_growing(device, NULL, UINT64_MAX, /* far */ true))
-        ;
+    for (enum sg_place place = SG_PLACE_HOST; place > SG_PLACE_NEAR; place--)
+        if (place == SG_PLACE_HOST || has_peer_pages_growing(device))
+            (void)sg_device_give_back_place_growing(device, place);
 }
 
 /* sg_device_retire_huge() for a thread that has `grow`. */
@@ -369,7 +407,7 @@ static void retire_growing(struct sg_device *device, struct sg_region *region) S
     sg_emit_step_locked(device, SEGALLOC_TURN_RETIRE, idle);
     sg_device_unlock(device);
     if (idle)
-        (void)give_back_one_growing(device, region, UINT64_MAX, /* far */ false);
+        (void)give_back_one_growing(device, region, UINT64_MAX, SG_PLACE_NEAR);
 }
 
 void sg_device_retire_huge(struct sg_device *device, struct sg_region *region)

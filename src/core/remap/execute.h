@@ -43,7 +43,10 @@ void sg_plan_drop_created_growing(struct sg_plan *plan) SG_REQUIRES(grow);
    Returns the bytes given back, which may exceed `bytes` by part of a page. Takes `lock` for moments. */
 uint64_t sg_device_give_back_growing(struct sg_device *device, uint64_t bytes) SG_REQUIRES(grow);
 
-/* Gives all idle pages of the host's memory back (overflow.h). Takes `lock` for moments. */
+/* Gives all idle pages of a place back. Returns their bytes. Takes `lock` for moments. */
+uint64_t sg_device_give_back_place_growing(struct sg_device *device, enum sg_place place) SG_REQUIRES(grow);
+
+/* Gives all idle far pages back (overflow.h), the host's first. Takes `lock` for moments. */
 void sg_device_give_back_far_growing(struct sg_device *device) SG_REQUIRES(grow);
 
 /* Gives the page of a huge block that was freed back at once, if its work is complete. Nobody else has a use for a

@@ -1,8 +1,9 @@
-/* From below: what the host's memory may serve, the two ends of an attempt, pages given back. */
+/* From below: what other places may serve, the two ends of an attempt, pages given back. */
 #include "core/remap/overflow.h"
 
 #include <inttypes.h>
 #include <stdio.h>
+#include <string.h>
 
 #include "core/remap/execute.h"
 #include "core/state/accounts.h"
@@ -29,18 +30,114 @@ static uint64_t overflow_granule_growing(struct sg_device *device) SG_REQUIRES(g
     return granule & (granule - 1) ? 0 : granule;
 }
 
-/* Bounds what may be made in the host's memory for the block, `room` bytes of which are to spare. Pages that are there already may
-   serve in any case. Returns why nothing may, or SG_OVERFLOW_NOT_ASKED. */
-static enum sg_overflow_lack overflow_bound_locked(struct sg_device *device, uint64_t room, uint64_t granule)
-    SG_REQUIRES(lock) SG_REQUIRES(grow)
+/* Makes a neighbour's pages ready: one of them was mapped for the device and its peers, once. False: it can't be. */
+static bool overflow_try_neighbour_growing(struct sg_device *device, int ordinal) SG_REQUIRES(grow)
 {
-    SG_ASSERT_HELD(&device->lock);
     SG_ASSERT_HELD(&device->growth.grow);
-    uint64_t option = device->core->conf.overflow_host, used = device->accounts.usage.overflow.now;
-    option = option > used ? option - used : 0;
-    device->growth.far_lack = option <= room ? SG_OVERFLOW_OPTION : SG_OVERFLOW_HOST;
-    device->growth.far_most = (option < room ? option : room) / granule * granule;
-    return used || device->growth.far_most ? SG_OVERFLOW_NOT_ASKED : device->growth.far_lack;
+    struct sg_overflow_neighbour *neighbour = &device->growth.neighbour;
+    uint64_t bit = UINT64_C(1) << ordinal;
+    if (neighbour->device == ordinal && neighbour->tried & bit)
+        return true;
+    if (!sg_pages_try_peer(&device->pages, ordinal, sg_device_access_growing(device)->peers, &neighbour->granularity)) {
+        neighbour->refused |= bit;
+        return false;
+    }
+    neighbour->granularity = neighbour->granularity < device->granularity ? device->granularity : neighbour->granularity;
+    neighbour->tried |= bit;
+    neighbour->device = ordinal;
+    return true;
+}
+
+/* Finds the neighbour, which stays the same while the device has pages there. *ret_room: what it has to spare.
+   False: there is none, which is said once. */
+static bool overflow_find_neighbour_growing(struct sg_device *device, bool holds, uint64_t *ret_room) SG_REQUIRES(grow)
+{
+    SG_ASSERT_HELD(&device->growth.grow);
+    const struct sg_core_callbacks *callbacks = &device->core->callbacks;
+    struct sg_overflow_neighbour *neighbour = &device->growth.neighbour;
+    int ordinal = -1;
+    for (;;) {
+        uint64_t among = holds ? UINT64_C(1) << neighbour->device : ~neighbour->refused;
+        if (!callbacks->neighbour ||
+            !callbacks->neighbour(device->ordinal, sg_device_access_growing(device)->peers, among, &ordinal, ret_room))
+            break;
+        if (holds || overflow_try_neighbour_growing(device, ordinal))
+            return true;
+    }
+    if (!holds && !neighbour->said && callbacks->warn) {
+        char line[200];
+        snprintf(line, sizeof line,
+            "overflow:peer has no effect on device %d: it reaches no other device's memory as its own", device->ordinal);
+        callbacks->warn(line);
+    }
+    neighbour->said = true;
+    return false;
+}
+
+/* The outcome of a section: a unit more than the bytes that may be made. The bits below a unit have a number.
+   Below a unit: why there are none. */
+static uint64_t overflow_outcome(uint64_t most, uint64_t number)
+{
+    return (most / SG_UNIT + 1) * SG_UNIT | number;
+}
+static uint64_t overflow_outcome_most(uint64_t outcome)
+{
+    return outcome < SG_UNIT ? 0 : (outcome / SG_UNIT - 1) * SG_UNIT;
+}
+
+/* Bounds what may be made at a place, of which `used` bytes are there and `room` are to spare. */
+static void overflow_bound_growing(struct sg_device *device, enum sg_place place, uint64_t option, uint64_t used,
+    uint64_t room, uint64_t granule) SG_REQUIRES(grow)
+{
+    SG_ASSERT_HELD(&device->growth.grow);
+    uint64_t left = option == SG_AUTO ? UINT64_MAX : option > used ? option - used : 0;
+    device->growth.far[place] = (struct sg_far_bound){.most = (left < room ? left : room) / granule * granule,
+        .lack = left <= room ? SG_OVERFLOW_OPTION : SG_OVERFLOW_ROOM};
+}
+
+/* The section for a neighbour: which one, and how much may be made there. */
+static void overflow_ask_neighbour_growing(struct sg_device *device) SG_REQUIRES(grow)
+{
+    SG_ASSERT_HELD(&device->growth.grow);
+    const struct segalloc_trace_record *replayed = sg_replay_step(device);
+    struct sg_overflow_neighbour *neighbour = &device->growth.neighbour;
+    struct sg_far_bound *far = &device->growth.far[SG_PLACE_PEER];
+    if (replayed ? !sg_replay_step_is(replayed, SEGALLOC_TURN_NEIGHBOUR) : !device->core->conf.overflow.peer)
+        return;
+    sg_device_lock(device);
+    uint64_t used = device->accounts.usage.overflow_peer.now, room = 0;
+    sg_device_unlock(device);
+    far->lack = SG_OVERFLOW_NO_NEIGHBOUR;
+    if (!replayed && overflow_find_neighbour_growing(device, used > 0, &room))
+        overflow_bound_growing(device, SG_PLACE_PEER, device->core->conf.overflow.peer, used, room,
+            neighbour->granularity);
+    uint64_t outcome = far->most ? overflow_outcome(far->most, (uint64_t)neighbour->device) : far->lack;
+    outcome = sg_replay_step_outcome(replayed, SEGALLOC_TURN_NEIGHBOUR, outcome);
+    if (outcome >= SG_UNIT)
+        neighbour->device = (int)(outcome % SG_UNIT % SG_DEVICES_MAX);
+    far->most = overflow_outcome_most(outcome);
+    sg_device_lock(device);
+    sg_emit_step_locked(device, SEGALLOC_TURN_NEIGHBOUR, outcome);
+    sg_device_unlock(device);
+}
+
+/* Bounds what may be made in the host's memory. Returns the granule of far pages. */
+static uint64_t overflow_bound_host_growing(struct sg_device *device) SG_REQUIRES(grow)
+{
+    SG_ASSERT_HELD(&device->growth.grow);
+    struct sg_far_bound *far = device->growth.far;
+    uint64_t granule = device->growth.neighbour.device >= 0 ? device->growth.neighbour.granularity : device->granularity;
+    uint64_t option = device->core->conf.overflow.host, host = option ? overflow_granule_growing(device) : 0;
+    uint64_t (*room)(void) = device->core->callbacks.host_room;
+    sg_device_lock(device);
+    const struct sg_usage *usage = &device->accounts.usage;
+    uint64_t used = usage->overflow.now - usage->overflow_peer.now;
+    sg_device_unlock(device);
+    if (host)
+        overflow_bound_growing(device, SG_PLACE_HOST, option, used, room ? room() : UINT64_MAX, host);
+    else if (option)
+        far[SG_PLACE_HOST].lack = SG_OVERFLOW_NO_PAGES;
+    return host > granule ? host : granule;
 }
 
 /* True if the device has a region for overflow, or can get one. */
@@ -53,37 +150,44 @@ static bool overflow_has_region_locked(const struct sg_device *device) SG_REQUIR
     return has;
 }
 
-/* The outcome of the first section: a unit more than the bytes that may be made. The bits below a unit have the granule's
-   logarithm. Below a unit: why there are none. */
-static uint64_t overflow_outcome(uint64_t far_most, uint64_t granule)
+/* The reason why the block may lie nowhere else, as the places are bounded; NOT_ASKED: it may. Pages that are
+   there already may serve in any case. */
+static enum sg_overflow_lack overflow_judge_locked(struct sg_device *device) SG_REQUIRES(lock) SG_REQUIRES(grow)
 {
-    return (far_most / SG_UNIT + 1) * SG_UNIT | (uint64_t)__builtin_ctzll(granule);
+    SG_ASSERT_HELD(&device->lock);
+    SG_ASSERT_HELD(&device->growth.grow);
+    const struct sg_far_bound *far = device->growth.far;
+    if (!overflow_has_region_locked(device))
+        return SG_OVERFLOW_REGIONS;
+    if (device->accounts.usage.overflow.now || far[SG_PLACE_PEER].most || far[SG_PLACE_HOST].most)
+        return SG_OVERFLOW_NOT_ASKED;
+    device->room.overflow_lacks.peer = far[SG_PLACE_PEER].lack;
+    device->room.overflow_lacks.host = far[SG_PLACE_HOST].lack;
+    return far[SG_PLACE_HOST].lack ? far[SG_PLACE_HOST].lack : far[SG_PLACE_PEER].lack;
 }
 
-/* The first section: whether the block may lie elsewhere, with how much, and in pages of which size. */
-static bool overflow_allow_growing(struct sg_device *device, size_t bytes, const struct sg_tag *tag) SG_REQUIRES(grow)
+/* The last section: whether the block may lie elsewhere, and in pages of which size. */
+static bool overflow_allow_growing(struct sg_device *device, enum sg_overflow_lack why) SG_REQUIRES(grow)
 {
     SG_ASSERT_HELD(&device->growth.grow);
     const struct segalloc_trace_record *replayed = sg_replay_step(device);
-    uint64_t granule = replayed ? 0 : overflow_granule_growing(device), outcome;
-    uint64_t room = device->core->callbacks.host_room && !replayed ? device->core->callbacks.host_room() : UINT64_MAX;
-    enum sg_overflow_lack why = bytes < SG_OVERFLOW_LEAST ? SG_OVERFLOW_SMALL
-                                : tag->memory_tag         ? SG_OVERFLOW_TAGGED
-                                : !granule                ? SG_OVERFLOW_NO_PAGES
-                                                          : SG_OVERFLOW_NOT_ASKED;
+    bool judges = !replayed && why == SG_OVERFLOW_NOT_ASKED;
+    uint64_t granule = judges ? overflow_bound_host_growing(device) : device->granularity, outcome;
     sg_device_lock(device);
-    if (why == SG_OVERFLOW_NOT_ASKED)
-        why = overflow_has_region_locked(device) ? overflow_bound_locked(device, room, granule) : SG_OVERFLOW_REGIONS;
-    outcome = why == SG_OVERFLOW_NOT_ASKED ? overflow_outcome(device->growth.far_most, granule) : why;
+    device->room.overflow_lacks = (struct sg_overflow_lacks){.any = why};
+    if (judges)
+        why = overflow_judge_locked(device);
+    outcome = why == SG_OVERFLOW_NOT_ASKED
+                  ? overflow_outcome(device->growth.far[SG_PLACE_HOST].most, (uint64_t)__builtin_ctzll(granule))
+                  : why;
     outcome = sg_replay_step_outcome(replayed, SEGALLOC_TURN_OVERFLOW, outcome);
     bool may = outcome >= SG_UNIT;
     if (may) {
         granule = UINT64_C(1) << (outcome & (SG_UNIT - 1) & 63);
-        device->growth.far_most = (outcome / SG_UNIT - 1) * SG_UNIT;
+        device->growth.far[SG_PLACE_HOST].most = overflow_outcome_most(outcome);
         device->regions.page_bytes[SG_KIND_OVERFLOW] =
             overflow_round_up(device->regions.page_bytes[SG_KIND_REGULAR], granule);
     }
-    device->room.overflow_lacks = may ? SG_OVERFLOW_NOT_ASKED : (enum sg_overflow_lack)outcome;
     sg_emit_step_locked(device, SEGALLOC_TURN_OVERFLOW, outcome);
     sg_device_unlock(device);
     return may;
@@ -93,14 +197,21 @@ bool sg_overflow_is_asked(const struct sg_device *device, const struct sg_tag *t
 {
     const struct segalloc_trace_record *replayed = sg_replay_step(device);
     if (replayed)
-        return sg_replay_step_is(replayed, SEGALLOC_TURN_OVERFLOW);
-    return tag->overflow && !tag->modest && device->core->conf.overflow_host;
+        return sg_replay_step_is(replayed, SEGALLOC_TURN_NEIGHBOUR) ||
+               sg_replay_step_is(replayed, SEGALLOC_TURN_OVERFLOW);
+    return tag->overflow && !tag->modest && sg_conf_overflows(&device->core->conf);
 }
 
 bool sg_overflow_begin_growing(struct sg_device *device, size_t bytes, const struct sg_tag *tag, struct sg_want *want)
 {
     SG_ASSERT_HELD(&device->growth.grow);
-    if (!overflow_allow_growing(device, bytes, tag))
+    enum sg_overflow_lack why = bytes < SG_OVERFLOW_LEAST ? SG_OVERFLOW_SMALL
+                                : tag->memory_tag         ? SG_OVERFLOW_TAGGED
+                                                          : SG_OVERFLOW_NOT_ASKED;
+    memset(device->growth.far, 0, sizeof device->growth.far);
+    if (why == SG_OVERFLOW_NOT_ASKED)
+        overflow_ask_neighbour_growing(device);
+    if (!overflow_allow_growing(device, why))
         return false;
     want->purpose = sg_purpose(SG_KIND_OVERFLOW, 0);
     want->end = SG_END_LOW;
@@ -109,36 +220,48 @@ bool sg_overflow_begin_growing(struct sg_device *device, size_t bytes, const str
     return true;
 }
 
-uint64_t sg_overflow_note_locked(struct sg_device *device, uint32_t id)
+struct sg_far_bytes sg_overflow_note_locked(struct sg_device *device, uint32_t id)
 {
     SG_ASSERT_HELD(&device->lock);
     const struct sg_extent *extent = &device->regions.extents.extent[id];
     const struct sg_region *region = device->regions.region[extent->region];
-    uint64_t far = 0;
+    uint64_t units[SG_PLACES] = {0};
     for (uint32_t begin = extent->begin, end = extent->begin + extent->size; begin < end;) {
         uint32_t page = begin / region->page_units, next = (page + 1) * region->page_units;
         next = next < end ? next : end;
-        far += region->memory.far[page] ? next - begin : 0;
+        units[region->memory.place[page]] += next - begin;
         begin = next;
     }
-    far <<= SG_UNIT_SHIFT;
+    struct sg_far_bytes far = {units[SG_PLACE_PEER] << SG_UNIT_SHIFT, units[SG_PLACE_HOST] << SG_UNIT_SHIFT};
     device->room.far_allocs = device->accounts.usage.allocs;
-    if (!far)
-        return 0;
+    if (!far.peer && !far.host)
+        return far;
     sg_count(device, SG_STAT_overflow_blocks, 1);
-    sg_emit(device, SEGALLOC_RECORD_FAR, 0, sg_device_unknown_stream(device), 0, far);
+    sg_emit(device, SEGALLOC_RECORD_FAR, 0, sg_device_unknown_stream(device), far.peer, far.peer + far.host);
     return far;
 }
 
-void sg_overflow_say(const struct sg_device *device, size_t bytes, uint64_t far)
+/* Whole MiB for a line, rounded up. */
+static uint64_t overflow_mib(uint64_t bytes)
 {
-    char line[300];
+    return (bytes >> 20) + (bytes % (UINT64_C(1) << 20) != 0);
+}
+
+void sg_overflow_say(const struct sg_device *device, size_t bytes, struct sg_far_bytes far, int neighbour)
+{
+    char line[300], there[80] = "", host[80] = "";
     if (!device->core->callbacks.warn || device->core->replay)
         return;
+    if (far.peer)
+        snprintf(there, sizeof there, " %" PRIu64 " MiB lie on device %d", overflow_mib(far.peer), neighbour);
+    if (far.host)
+        snprintf(host, sizeof host, "%s %" PRIu64 " MiB%s in the host's memory", far.peer ? " and" : "",
+            overflow_mib(far.host), far.peer ? "" : " lie");
+    const char *places = !far.host ? "peer" : !far.peer ? "host" : "peer,host";
     snprintf(line, sizeof line,
-        "device %d is out of memory: of a block of %" PRIu64 " MiB %" PRIu64
-        " MiB lie in the host's memory while it lives, as overflow:host allows; work on them is slower",
-        device->ordinal, (((uint64_t)bytes - 1) >> 20) + 1, ((far - 1) >> 20) + 1);
+        "device %d is out of memory: of a block of %" PRIu64
+        " MiB%s%s while it lives, as overflow:%s allows; work on them is slower",
+        device->ordinal, overflow_mib(bytes), there, host, places);
     device->core->callbacks.warn(line);
 }
 

@@ -11,11 +11,15 @@ CUresult sg_page_calls_create_growing(struct sg_device *device, uint64_t bytes, 
     return sg_pages_create(&device->pages, bytes, ret);
 }
 
-CUresult sg_page_calls_create_far_growing(struct sg_device *device, uint64_t bytes, CUmemGenericAllocationHandle *ret)
+CUresult sg_page_calls_create_at_growing(struct sg_device *device, enum sg_place place, uint64_t bytes,
+    CUmemGenericAllocationHandle *ret)
 {
     SG_ASSERT_HELD(&device->growth.grow);
+    if (place == SG_PLACE_NEAR)
+        return sg_page_calls_create_growing(device, bytes, ret);
     sg_count(device, SG_STAT_calls_create, 1);
-    return sg_pages_create_on_host(&device->pages, bytes, ret);
+    return place == SG_PLACE_PEER ? sg_pages_create_on_peer(&device->pages, device->growth.neighbour.device, bytes, ret)
+                                  : sg_pages_create_on_host(&device->pages, bytes, ret);
 }
 
 CUresult sg_page_calls_unmap_growing(struct sg_device *device, const struct sg_region *region, uint32_t first,

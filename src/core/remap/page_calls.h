@@ -22,9 +22,9 @@ static inline CUdeviceptr sg_page_address(const struct sg_region *region, uint32
 CUresult sg_page_calls_create_growing(struct sg_device *device, uint64_t bytes, CUmemGenericAllocationHandle *ret)
     SG_REQUIRES(grow);
 
-/* Creates memory for one page in the host's memory (overflow.h). */
-CUresult sg_page_calls_create_far_growing(struct sg_device *device, uint64_t bytes, CUmemGenericAllocationHandle *ret)
-    SG_REQUIRES(grow);
+/* Creates memory for one page at a place (overflow.h). */
+CUresult sg_page_calls_create_at_growing(struct sg_device *device, enum sg_place place, uint64_t bytes,
+    CUmemGenericAllocationHandle *ret) SG_REQUIRES(grow);
 
 /* Unmaps a row by one call. */
 CUresult sg_page_calls_unmap_growing(struct sg_device *device, const struct sg_region *region, uint32_t first,

@@ -5,6 +5,7 @@
 #include "core/remap/plan.h"
 
 #include <assert.h>
+#include <string.h>
 
 #include "core/state/accounts.h"
 #include "core/state/budget.h"
@@ -38,8 +39,15 @@ enum source {
     ANEW,     /* of another size: released and made anew */
     ALIASED,  /* with work on them, which the stream is ordered after: they leave an alias */
     SOURCES,
-    FAR = SOURCES /* as COMPLETE, but of the host's memory: for plans for overflow alone */
+    OF_PEER = SOURCES, /* as COMPLETE, but far ones: for plans for overflow alone */
+    OF_HOST
 };
+
+/* The place whose pages a source has. */
+static enum sg_place source_place(enum source source)
+{
+    return source == OF_PEER ? SG_PLACE_PEER : source == OF_HOST ? SG_PLACE_HOST : SG_PLACE_NEAR;
+}
 
 /* How many of a region's pages may leave an alias, besides those of this plan. */
 static uint64_t alias_room_locked(const struct sg_plan *plan, const struct sg_region *region) SG_REQUIRES(lock)
@@ -60,7 +68,8 @@ static uint32_t pages_wanted_locked(const struct sg_plan *plan, const struct sg_
     bool same = region->page_units == plan->region->page_units;
     uint64_t page = sg_region_page_bytes(region), want = (bytes + page - 1) / page,
              most = source == ALIASED ? alias_room_locked(plan, region) : UINT32_MAX;
-    if (same == (source == ANEW) || region->lookup.whole_free == 0 || (source == FAR && !region->memory.far_pages))
+    if (same == (source == ANEW) || region->lookup.whole_free == 0 ||
+        (source_place(source) && !region->memory.far_pages))
         return 0;
     return (uint32_t)(want < most ? want : most);
 }
@@ -78,7 +87,7 @@ static uint64_t take_run_locked(struct sg_plan *plan, uint64_t bytes, enum sourc
     for (uint32_t i = 0; i < device->regions.count; i++) {
         uint32_t want = pages_wanted_locked(plan, device->regions.region[i], bytes, source);
         if (want && sg_region_find_source_locked(device->regions.region[i], want,
-                        (struct sg_taker){plan->slot, run.alias, source == FAR}, &best))
+                        (struct sg_taker){plan->slot, run.alias, source_place(source)}, &best))
             run.region = device->regions.region[i];
     }
     if (!run.region || !room_for_run_growing(plan))
@@ -135,7 +144,7 @@ static bool find_placement_locked(const struct sg_device *device, struct sg_want
     struct sg_plan *plan) SG_REQUIRES(lock)
 {
     SG_ASSERT_HELD(&device->lock);
-    const struct sg_taker taker = {want.slot, want.aliases, false};
+    const struct sg_taker taker = {want.slot, want.aliases, SG_PLACE_NEAR};
     bool found = false;
     for (uint32_t i = 0; i < device->regions.count; i++) {
         struct sg_placement placement;
@@ -233,8 +242,38 @@ static CUresult choose_placement_locked(const struct sg_device *device, struct s
     return plan_is_feasible_locked(device, plan, wanted.must) ? CUDA_SUCCESS : CUDA_ERROR_OUT_OF_MEMORY;
 }
 
-/* Parts the pages that a plan for overflow lacks yet. New ones of the device come first, as far as there is room. The others are the
-   host's, idle ones before new ones. False: that is more than may be. A plan for anything else has none of the host's. */
+bool sg_plan_part(struct sg_plan *plan, uint32_t near, enum sg_place first)
+{
+    struct sg_plan_parts *parts = &plan->parts;
+    uint32_t left = plan->create - near, create[SG_PLACES] = {near};
+    for (enum sg_place place = SG_PLACE_PEER; place < SG_PLACES; place++) {
+        create[place] = place < first ? parts->create[place] : parts->most[place];
+        create[place] = create[place] < left ? create[place] : left;
+        left -= create[place];
+    }
+    if (left)
+        return false;
+    memcpy(parts->create, create, sizeof create);
+    return true;
+}
+
+/* Takes idle far pages for what a plan lacks beyond `near` new ones of the device. */
+static void take_far_pages_locked(struct sg_plan *plan, uint32_t near) SG_REQUIRES(lock) SG_REQUIRES(grow)
+{
+    SG_ASSERT_HELD(&plan->device->lock);
+    SG_ASSERT_HELD(&plan->device->growth.grow);
+    uint64_t page = sg_region_page_bytes(plan->region);
+    plan->parts.moved[SG_PLACE_NEAR] = plan->placement.new_pages - plan->create;
+    for (enum source source = OF_PEER; source <= OF_HOST && plan->create > near; source++) {
+        uint64_t got = take_from_locked(plan, (plan->create - near) * page, source);
+        plan->parts.moved[source_place(source)] = (uint32_t)(got / page);
+        settle_creates(plan);
+    }
+}
+
+/* Parts the pages that a plan for overflow lacks yet. New ones of the device come first, as far as there is
+   room. The others are far ones, idle ones before new ones. False: that is more than may be. A plan for
+   anything else has no far ones. */
 static bool part_pages_locked(struct sg_plan *plan) SG_REQUIRES(lock) SG_REQUIRES(grow)
 {
     SG_ASSERT_HELD(&plan->device->lock);
@@ -242,17 +281,17 @@ static bool part_pages_locked(struct sg_plan *plan) SG_REQUIRES(lock) SG_REQUIRE
     struct sg_device *device = plan->device;
     if (!plan->parts.overflow)
         return true;
-    uint64_t page = sg_region_page_bytes(plan->region), most = device->growth.far_most / page;
+    const struct sg_far_bound *far = device->growth.far;
+    uint64_t page = sg_region_page_bytes(plan->region);
     uint64_t near = (sg_device_spared_room_locked(device, 0) + taken_bytes(plan, /* own_size */ false)) / page;
-    plan->parts.near = near < plan->create ? (uint32_t)near : plan->create;
-    plan->parts.near_moved = plan->placement.new_pages - plan->create;
-    plan->parts.far_most = most < UINT32_MAX ? (uint32_t)most : UINT32_MAX;
-    if (plan->create > plan->parts.near)
-        (void)take_from_locked(plan, (plan->create - plan->parts.near) * page, FAR);
-    settle_creates(plan);
-    if (plan->create - plan->parts.near <= plan->parts.far_most)
+    near = near < plan->create ? near : plan->create;
+    for (enum sg_place place = SG_PLACE_PEER; place < SG_PLACES; place++)
+        plan->parts.most[place] = far[place].most / page < UINT32_MAX ? (uint32_t)(far[place].most / page) : UINT32_MAX;
+    take_far_pages_locked(plan, (uint32_t)near);
+    if (sg_plan_part(plan, (uint32_t)near, SG_PLACE_PEER))
         return true;
-    device->room.overflow_lacks = device->growth.far_lack;
+    device->room.overflow_lacks.peer = far[SG_PLACE_PEER].lack;
+    device->room.overflow_lacks.host = far[SG_PLACE_HOST].lack;
     return false;
 }
 
@@ -393,12 +432,26 @@ static void keep_aliases_locked(struct sg_plan *plan) SG_REQUIRES(lock)
     }
 }
 
-/* True if the page in hand of that index is the host's. Those created come first, of the device and then of the host, then those
-   that were moved, in the same order. */
-static bool plan_page_is_far(const struct sg_plan *plan, uint32_t index)
+enum sg_place sg_plan_place_of(const struct sg_plan *plan, uint32_t index)
 {
-    uint32_t near = index < plan->created ? plan->parts.near : plan->created + plan->parts.near_moved;
-    return plan->parts.overflow && index >= near;
+    bool moved = index >= plan->create;
+    const uint32_t *pages = moved ? plan->parts.moved : plan->parts.create;
+    uint32_t end = moved ? plan->create : 0;
+    enum sg_place place = SG_PLACE_NEAR;
+    while (plan->parts.overflow && place + 1 < SG_PLACES && index >= (end += pages[place]))
+        place++;
+    return place;
+}
+
+/* Accounts for far pages that a plan has brought to its region. */
+static void count_far_locked(struct sg_plan *plan, const uint32_t count[SG_PLACES]) SG_REQUIRES(lock)
+{
+    SG_ASSERT_HELD(&plan->device->lock);
+    struct sg_usage *usage = &plan->device->accounts.usage;
+    uint64_t page = sg_region_page_bytes(plan->region), far = (uint64_t)count[SG_PLACE_PEER] + count[SG_PLACE_HOST];
+    plan->region->memory.far_pages += (uint32_t)far;
+    sg_gauge_add(&usage->overflow, far * page);
+    sg_gauge_add(&usage->overflow_peer, count[SG_PLACE_PEER] * page);
 }
 
 uint32_t sg_plan_commit_locked(struct sg_plan *plan)
@@ -406,7 +459,7 @@ uint32_t sg_plan_commit_locked(struct sg_plan *plan)
     SG_ASSERT_HELD(&plan->device->lock);
     struct sg_device *device = plan->device;
     struct sg_region *region = plan->region;
-    uint32_t next = 0, far = 0;
+    uint32_t next = 0, count[SG_PLACES] = {0};
     settle_runs_locked(plan, /* moved */ true);
     /* The pages in hand are mapped into the gaps in order, so they are noted in that order too. A new page has no
        past. */
@@ -414,14 +467,13 @@ uint32_t sg_plan_commit_locked(struct sg_plan *plan)
         if (!region->memory.handle[page]) {
             region->memory.handle[page] = plan->handles[next];
             region->memory.after[page] = (struct sg_after){0};
-            region->memory.far[page] = plan_page_is_far(plan, next);
-            far += region->memory.far[page];
+            region->memory.place[page] = (uint8_t)sg_plan_place_of(plan, next);
+            count[region->memory.place[page]]++;
             plan->handles[next++] = page;
         }
     assert(next == plan->placement.new_pages);
     keep_aliases_locked(plan);
-    region->memory.far_pages += far;
-    sg_gauge_add(&device->accounts.usage.overflow, far * sg_region_page_bytes(region));
+    count_far_locked(plan, count);
     sg_device_count_pages_locked(device, region, next);
     charge_plan_locked(device, plan);
     sg_count(device, SG_STAT_grows, 1);

@@ -30,8 +30,9 @@
 /* Where the pages of a plan for overflow are (overflow.h); zero for any other plan, whose pages all are the device's. */
 struct sg_plan_parts {
     bool overflow;
-    uint32_t near, near_moved; /* pages to create, and to move, of the device; the rest are the host's */
-    uint32_t far_most;         /* how many of the host's may be created */
+    uint32_t create[SG_PLACES]; /* pages to create at each place, in this order; together the plan's `create` */
+    uint32_t moved[SG_PLACES];  /* pages to move, likewise */
+    uint32_t most[SG_PLACES];   /* how many far ones may be created */
 };
 
 /* A plan under way. It is the caller's, on its stack; `handles` and `runs` are the device's scratch memory, which
@@ -47,7 +48,7 @@ struct sg_plan {
     uint32_t first_page, last_page; /* of that extent */
     uint32_t create;                /* pages to create; the others of placement.new_pages come from runs */
     uint32_t created;               /* so far */
-    struct sg_plan_parts parts;     /* of the device's memory and the host's */
+    struct sg_plan_parts parts;     /* by place */
     uint32_t mapped;                /* pages of the place that have been mapped, where a later call failed */
     /* placement.new_pages of them: those created first, then those of the runs. After the commit they are the numbers
        of the pages at which these now are. */
@@ -63,11 +64,13 @@ struct sg_plan {
 CUresult sg_plan_make_locked(struct sg_device *device, struct sg_want want, struct sg_plan *ret) SG_REQUIRES(lock)
     SG_REQUIRES(grow);
 
-/* True if all pages that a plan for overflow lacks yet may be the host's. */
-static inline bool sg_plan_goes_on_far(const struct sg_plan *plan)
-{
-    return plan->parts.overflow && plan->create - plan->created <= plan->parts.far_most;
-}
+/* Parts the pages that a plan for overflow creates. `near` are the device's. The others go to the far places,
+   as many to each as may be, but none to those before `first`. False: that is more than may be, and nothing has
+   changed. */
+bool sg_plan_part(struct sg_plan *plan, uint32_t near, enum sg_place first);
+
+/* The place at which the page in hand of that index is, of those created first and then of those moved. */
+enum sg_place sg_plan_place_of(const struct sg_plan *plan, uint32_t index);
 
 /* Takes idle pages for the rest after the driver refused to create more. The pages created so far stay in hand.
    False: there are too few, and the plan can only be abandoned. */

@@ -314,8 +314,8 @@ void sg_region_abandon_locked(struct sg_region *region, uint32_t busy, sg_slot s
 static bool may_cut_locked(const struct sg_region *region, uint32_t page, struct sg_taker taker) SG_REQUIRES(lock)
 {
     SG_ASSERT_REGION_LOCK(region);
-    if (taker.far)
-        return region->memory.far[page] && sg_region_loose_locked(region, page);
+    if (taker.place)
+        return region->memory.place[page] == taker.place && sg_region_loose_locked(region, page);
     return taker.aliases ? sg_region_shareable_locked(region, page, taker.slot) : sg_region_movable_locked(region, page);
 }
 
@@ -327,7 +327,7 @@ static bool next_run_locked(const struct sg_region *region, const struct sg_exte
     SG_ASSERT_REGION_LOCK(region);
     uint32_t from = page_of(region, extent->begin + region->page_units - 1);
     if (!region->owned.ordered && !region->memory.pinned && !region->memory.far_pages && !taker.aliases &&
-        !taker.far) { /* all may be: no need to ask of each */
+        !taker.place) { /* all may be: no need to ask of each */
         *begin = from < *end ? from : *end;
         return from < *end;
     }
@@ -380,14 +380,15 @@ uint32_t sg_region_cut_source_locked(struct sg_region *region, const struct sg_s
         (*ret_first + pages) * region->page_units);
 }
 
-uint32_t sg_region_cut_locked(struct sg_region *region, uint32_t want, bool far, uint32_t *ret_first, uint32_t *ret_busy)
+uint32_t sg_region_cut_locked(struct sg_region *region, uint32_t want, enum sg_place place, uint32_t *ret_first,
+    uint32_t *ret_busy)
 {
     SG_ASSERT_REGION_LOCK(region);
     uint32_t bucket = extents_left_locked(region->extents, EXTENTS_SPARE_OF_CUT) ? region->lookup.free_tree.buckets : 0;
     while ((bucket = sg_max_tree_last(&region->lookup.free_tree, bucket, (int32_t)region->page_units)) !=
            SG_MAX_TREE_NONE) {
         uint32_t id = region->lookup.free_at[bucket], begin, end = page_of(region, extent_end(extent_at(region, id)));
-        if (!next_run_locked(region, extent_at(region, id), (struct sg_taker){.far = far}, &begin, &end))
+        if (!next_run_locked(region, extent_at(region, id), (struct sg_taker){.place = place}, &begin, &end))
             continue;
         *ret_first = end - begin > want ? end - want : begin;
         *ret_busy = cut_out_locked(region, id, *ret_first * region->page_units, end * region->page_units);

@@ -24,7 +24,7 @@
 struct sg_taker {
     sg_slot slot;
     bool aliases;
-    bool far; /* only pages of the host's memory are sought, by the blocks that may have such (remap/overflow.h) */
+    enum sg_place place; /* a far one: only such pages are sought, by the blocks that may have them (remap/overflow.h) */
 };
 
 /* A place for a block. An *open stretch* is a row of holes and of free ranges that the taker may use. */
@@ -61,10 +61,10 @@ uint32_t sg_region_commit_locked(struct sg_region *region, uint32_t busy, const 
     sg_slot slot) SG_REQUIRES(lock);
 void sg_region_abandon_locked(struct sg_region *region, uint32_t busy, sg_slot slot, uint64_t now) SG_REQUIRES(lock);
 
-/* Cuts up to `want` pages that may be unmapped now out of the highest free range that has any. They are the device's, with `far`
-   the host's. Its time does not grow with the number of ranges. Returns how many; 0: there is none. They are one busy run from
-   page *ret_first on, with the extent *ret_busy. */
-uint32_t sg_region_cut_locked(struct sg_region *region, uint32_t want, bool far, uint32_t *ret_first,
+/* Cuts up to `want` pages that may be unmapped now out of the highest free range that has any. Their memory is
+   of `place`. Its time does not grow with the number of ranges. Returns how many; 0: there is none. They are
+   one busy run from page *ret_first on, with the extent *ret_busy. */
+uint32_t sg_region_cut_locked(struct sg_region *region, uint32_t want, enum sg_place place, uint32_t *ret_first,
     uint32_t *ret_busy) SG_REQUIRES(lock);
 
 /* A run of free pages that could be cut out: complete ones. For a taker with aliases it has only pages that are not

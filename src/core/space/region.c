@@ -23,7 +23,7 @@ bool sg_region_init_locked(struct sg_region *region, struct sg_extents *extents,
     uint32_t block_buckets = bucket_shift ? buckets : 0;
     region->lookup.tables_bytes =
         pages * (sizeof *region->memory.after + sizeof *region->memory.handle + sizeof *region->memory.alias_target +
-                    sizeof *region->lookup.hole_at + sizeof *region->memory.pin + sizeof *region->memory.far) +
+                    sizeof *region->lookup.hole_at + sizeof *region->memory.pin + sizeof *region->memory.place) +
         buckets * sizeof *region->lookup.free_at + block_buckets * sizeof *region->lookup.block_at;
     region->lookup.tables = sg_meta_map(region->lookup.tables_bytes);
     region->fit = bucket_shift == 0 ? SG_FIT_LOWEST : SG_FIT_SMALLEST;
@@ -43,7 +43,7 @@ bool sg_region_init_locked(struct sg_region *region, struct sg_extents *extents,
     region->lookup.free_at = region->lookup.hole_at + pages;
     region->lookup.block_at = bucket_shift ? region->lookup.free_at + buckets : region->lookup.free_at;
     region->memory.pin = (uint8_t *)(region->lookup.free_at + buckets + block_buckets);
-    region->memory.far = (bool *)(region->memory.pin + pages);
+    region->memory.place = region->memory.pin + pages;
     if (region->fit == SG_FIT_LOWEST && !extents->cells_taken) {
         extents->cells_taken = true;
         region->lookup.cell_first = extents->capacity;

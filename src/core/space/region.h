@@ -75,6 +75,9 @@ struct sg_lists {
    smallest range keeps the most pages whole. In the small region the lowest range does, and it costs less. */
 enum sg_fit { SG_FIT_LOWEST, SG_FIT_SMALLEST };
 
+/* Places: the owner of a page's memory. All but the device's own are *far*, and the first of them is taken first. */
+enum sg_place { SG_PLACE_NEAR /* the device's */, SG_PLACE_PEER /* another device's */, SG_PLACE_HOST, SG_PLACES };
+
 /* The memory behind the addresses, page by page. Each array has an entry for each page of the region. */
 struct sg_region_memory {
     uint32_t mapped; /* pages with a handle of their own */
@@ -83,8 +86,8 @@ struct sg_region_memory {
     CUmemGenericAllocationHandle *handle; /* physical memory; 0: none. Or SG_PAGE_LOST, _ALIAS, _PAUSED */
     uint8_t *pin;                         /* sum of enum sg_pin; not 0: the page may not move */
     uint64_t *alias_target;               /* of an alias: the region and page to which its memory has moved */
-    bool *far;                            /* its memory is the host's (remap/overflow.h) */
-    uint32_t far_pages;                   /* how many of those there are */
+    uint8_t *place;                       /* whose memory it is: enum sg_place */
+    uint32_t far_pages;                   /* how many of them are not the device's (remap/overflow.h) */
     struct sg_after *after;               /* the work, at most, after which all that is free in the page comes */
 };
 
@@ -270,7 +273,7 @@ static inline bool sg_region_loose_locked(const struct sg_region *region, uint32
 static inline bool sg_region_movable_locked(const struct sg_region *region, uint32_t page) SG_REQUIRES(lock)
 {
     SG_ASSERT_REGION_LOCK(region);
-    return !region->memory.far[page] && sg_region_loose_locked(region, page);
+    return !region->memory.place[page] && sg_region_loose_locked(region, page);
 }
 
 /* True if a page's memory may move for `slot` while its present address stays mapped, as an alias. All work that can
@@ -280,7 +283,7 @@ static inline bool sg_region_shareable_locked(const struct sg_region *region, ui
     SG_REQUIRES(lock)
 {
     SG_ASSERT_REGION_LOCK(region);
-    return !(region->memory.pin[page] & SG_PIN_ASKED) && !region->memory.far[page] && region->owned.ordered &&
+    return !(region->memory.pin[page] & SG_PIN_ASKED) && !region->memory.place[page] && region->owned.ordered &&
            sg_after_usable(region->owned.clocks, region->memory.after[page], slot) &&
            sg_after_fenced(region->owned.clocks, region->memory.after[page]) &&
            !sg_after_complete(region->owned.clocks, region->memory.after[page]);

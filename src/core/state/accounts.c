@@ -68,13 +68,15 @@ void sg_device_count_pages_locked(struct sg_device *device, struct sg_region *re
 uint32_t sg_device_uncount_far_locked(struct sg_device *device, struct sg_region *region, uint32_t first, uint32_t pages)
 {
     SG_ASSERT_HELD(&device->lock);
-    uint32_t far = 0;
+    uint32_t far = 0, peer = 0;
     for (uint32_t page = first; page < first + pages; page++) {
-        far += region->memory.far[page];
-        region->memory.far[page] = false;
+        far += region->memory.place[page] != SG_PLACE_NEAR;
+        peer += region->memory.place[page] == SG_PLACE_PEER;
+        region->memory.place[page] = SG_PLACE_NEAR;
     }
     region->memory.far_pages -= far;
     sg_gauge_sub(&device->accounts.usage.overflow, far * sg_region_page_bytes(region));
+    sg_gauge_sub(&device->accounts.usage.overflow_peer, peer * sg_region_page_bytes(region));
     return far;
 }
 

@@ -24,7 +24,7 @@ void sg_usage_derive_locked(struct sg_device *device) SG_REQUIRES(lock);
 /* Accounts for pages that came to a region, or with a negative number went from it. */
 void sg_device_count_pages_locked(struct sg_device *device, struct sg_region *region, int64_t pages) SG_REQUIRES(lock);
 
-/* Takes those of pages that went out of the books which were the host's: returns how many. */
+/* Takes those of pages that went out of the books which were far ones: returns how many. */
 uint32_t sg_device_uncount_far_locked(struct sg_device *device, struct sg_region *region, uint32_t first,
     uint32_t pages) SG_REQUIRES(lock);
 

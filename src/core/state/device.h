@@ -33,9 +33,9 @@
 
 enum { SG_REGIONS_MAX = 64, SG_STREAMS_MAX = 256 };
 
-/* Blocks are kept apart by size. Small ones share pages, and regular ones are placed so that pages stay whole. A huge
-   one, above half of the capacity, has a region of one page to itself. Those for which the device had too little memory share
-   the region for overflow, where some pages are in the host's (remap/overflow.h). */
+/* Blocks are kept apart by size. Small ones share pages, and regular ones are placed so that pages stay whole.
+   A huge one, above half of the capacity, has a region of one page to itself. Those for which the device had
+   too little memory share the region for overflow, where some pages are far ones (remap/overflow.h). */
 enum sg_region_kind { SG_KIND_SMALL, SG_KIND_REGULAR, SG_KIND_HUGE, SG_KIND_OVERFLOW, SG_KIND_COUNT };
 
 /* True if a region of the kind has one page, which is one block's. */
@@ -167,7 +167,7 @@ struct sg_room {
     uint64_t outside_exact;      /* to the byte, when the driver was asked last; for what is said, not for plans */
     struct sg_outside outside;   /* to the byte, as the observer has it; nothing is decided by it */
     uint64_t refused_at;         /* reserved bytes at which the driver last refused a page; 0: it has not */
-    enum sg_overflow_lack overflow_lacks; /* by the last block for which overflow was asked */
+    struct sg_overflow_lacks overflow_lacks; /* of the last block for which overflow was asked */
     uint64_t far_allocs;         /* the statistic allocs at the last block that was served in the region for overflow */
     bool mappings_out;           /* the machine seems to have no mappings left */
     uint32_t refusals;           /* allocations that the driver served whole, for its memory management failed twice */
@@ -202,10 +202,18 @@ struct sg_accounts {
 /* Growing: one thread at a time. */
 struct sg_growth {
     struct sg_lock grow;
-    uint64_t host_granularity;       /* bytes, of pages in the host's memory; 0: there are none, or nobody has asked */
-    bool host_asked;                 /* the driver was asked for that */
-    uint64_t far_most;               /* bytes that the block under way may have in the host's memory */
-    enum sg_overflow_lack far_lack;  /* what those are bounded by */
+    uint64_t host_granularity; /* bytes, of pages in the host's memory; 0: there are none, or nobody has asked */
+    bool host_asked;           /* the driver was asked for that */
+    struct sg_overflow_neighbour {
+        int device;              /* the one whose memory far pages of SG_PLACE_PEER are; -1: there was none yet */
+        uint64_t granularity;    /* bytes, of pages there */
+        uint64_t tried, refused; /* bits by ordinal: those of which a page was mapped, and of which none could be */
+        bool said;               /* that there is none */
+    } neighbour;
+    struct sg_far_bound {
+        uint64_t most;               /* bytes that may be created there for the block under way */
+        enum sg_overflow_lack lack;  /* what they are bounded by */
+    } far[SG_PLACES];                /* by place */
     bool second_try;                 /* what is under way has failed before */
     struct sg_scratch handles, runs; /* of the plan (plan.h), or of a pause */
     struct sg_scratch pieces;        /* of a pause: the blocks whose contents are saved */
@@ -303,7 +311,7 @@ static inline uint64_t sg_device_capacity(const struct sg_device *device)
     return __atomic_load_n(&device->capacity_bytes, __ATOMIC_RELAXED);
 }
 
-/* Bytes of the device's own memory that are held: all that is, but for what lies in the host's. */
+/* Bytes of the device's own memory that are held: all that is, but for what lies elsewhere. */
 static inline uint64_t sg_device_held_locked(const struct sg_device *device) SG_REQUIRES(lock)
 {
     SG_ASSERT_HELD(&device->lock);

@@ -24,8 +24,10 @@ static void context_trim_before_end(struct sg_core *core, CUcontext context, boo
     int device;
     if (sg_check_on())
         sg_check_context_ends(context);
-    if (sg_contexts_is_last(context, ends, &device) && core)
+    if (sg_contexts_is_last(context, ends, &device) && core) {
         (void)sg_core_trim(core, device, 0);
+        (void)sg_core_return_from(core, device);
+    }
 }
 
 /* The driver has just made it, or said that it is there. Its handle may be that of a context which another thread's

@@ -37,6 +37,7 @@
 #include "services/alias_probe.h"
 #include "services/hazard_annotations.h"
 #include "services/outside_trace.h"
+#include "services/overflow_peers.h"
 #include "services/recorder.h"
 #include "report/refusals.h"
 #include "report/summary.h"
@@ -157,6 +158,7 @@ static enum sg_process_state create_core(const struct sg_driver *driver)
                 .leave_context = sg_context_unpin_current,
                 .outside = sg_held_outside,
                 .host_room = host_room,
+                .neighbour = sg_process.conf.overflow.peer ? sg_overflow_peers_find : NULL,
                 .aliases = sg_process.conf.alias == SG_ALIAS_AUTO ? sg_alias_probe_allows : NULL,
             },
         .plain_pages = is_wsl(),

@@ -28,6 +28,7 @@
 #include "services/alias_probe.h"
 #include "services/hazard_annotations.h"
 #include "services/outside_trace.h"
+#include "services/overflow_peers.h"
 #include "services/recorder.h"
 #include "services/trim.h"
 #include "track/captures.h"
@@ -158,16 +159,18 @@ static CUresult alloc_after_graphs(struct sg_core *core, int device, size_t byte
     return result;
 }
 
-/* The last step, with the option `overflow`: what is lacking lies in the host's memory (core/remap/overflow.h). An
-   integrated device has no other memory than that. */
+/* The last step, with the option `overflow`: what is lacking lies on another device or in the host's memory
+   (core/remap/overflow.h). An integrated device has no other memory than that. */
 static CUresult alloc_overflow(struct sg_core *core, int device, size_t bytes, const struct sg_tag *tag,
     CUdeviceptr *ret)
 {
     struct sg_tag last = *tag;
     struct sg_host_limits limits;
-    if (!sg_process_conf()->overflow_host || (sg_host_limits_read(device, &limits) && limits.integrated))
+    if (!sg_conf_overflows(sg_process_conf()) || (sg_host_limits_read(device, &limits) && limits.integrated))
         return CUDA_ERROR_OUT_OF_MEMORY;
     last.overflow = true;
+    if (sg_process_conf()->overflow.peer)
+        sg_overflow_peers_look(core, device);
     return sg_core_malloc(core, device, bytes, &last, ret);
 }
 
@@ -186,6 +189,8 @@ CUresult sg_memory_not_served(struct sg_core *core, int device, size_t bytes, co
     if (result == CUDA_ERROR_OUT_OF_MEMORY)
         result = alloc_after_captures(core, device, bytes, tag, ends, ret);
     if (result == CUDA_ERROR_OUT_OF_MEMORY && sg_outside_waited_for_pools(tag->context))
+        result = sg_core_malloc(core, device, bytes, tag, ret);
+    if (result == CUDA_ERROR_OUT_OF_MEMORY && sg_process_conf()->overflow.peer && sg_core_return_from(core, device))
         result = sg_core_malloc(core, device, bytes, tag, ret);
     if (result == CUDA_ERROR_OUT_OF_MEMORY && sg_core_left_pages(core, device) && sg_made_room_by(core))
         result = sg_core_malloc(core, device, bytes, tag, ret);

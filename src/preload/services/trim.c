@@ -157,6 +157,7 @@ static uint64_t trim_device(int device, uint64_t keep)
         size_t before, total;
         bool pools = sg_outside_uses_pools() && driver->mem_info(&before, &total) == CUDA_SUCCESS;
         given = sg_core_trim(core, device, keep);
+        given += keep ? 0 : sg_core_return_from(core, device);
         uint64_t more = pools ? trim_pools(driver, before) : 0;
         given = more > given ? more : given;
         trim_leave(driver, &visit);

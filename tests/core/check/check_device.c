@@ -219,8 +219,8 @@ static const char *region_of_device_broken(const struct sg_device *device, uint3
     MUST((uint64_t)region->units << SG_UNIT_SHIFT <= region->reserved);
     MUST(sg_purpose_tag(device->regions.purpose[i]) < SG_TAGS);
     for (uint32_t page = 0; page < region->pages; page++)
-        MUST(!region->memory.far[page] || (sg_purpose_kind(device->regions.purpose[i]) == SG_KIND_OVERFLOW &&
-                                              sg_page_is_there(region->memory.handle[page])));
+        MUST(!region->memory.place[page] || (sg_purpose_kind(device->regions.purpose[i]) == SG_KIND_OVERFLOW &&
+                                                sg_page_is_there(region->memory.handle[page])));
     MUST(sg_kind_has_one_page(sg_purpose_kind(device->regions.purpose[i]))
              ? region->pages == 1
              : sg_region_page_bytes(region) % device->granularity == 0 &&

@@ -39,6 +39,7 @@ const char *sg_record_kind_name(unsigned kind)
         [SEGALLOC_RECORD_TAG] = "tag",
         [SEGALLOC_RECORD_TAG_PAGES] = "tag_pages",
         [SEGALLOC_RECORD_FAR] = "far",
+        [SEGALLOC_RECORD_RETURN_FAR] = "return_far",
         [SEGALLOC_RECORD_OUTSIDE] = "outside",
         [SEGALLOC_RECORD_REFUSED_OUTSIDE] = "refused_outside",
         [SEGALLOC_RECORD_UNTRACKED] = "untracked",

@@ -1,4 +1,5 @@
-/* Overflow in a rehearsal. A card that is too small may do with part of the memory in the host's, which has its cost. */
+/* Overflow in a rehearsal. A card that is too small may do with part of the memory on another device or in the host's, which has its
+   cost. */
 #include "rehearse/rehearse.h"
 
 #include <inttypes.h>
@@ -15,10 +16,16 @@ int sg_rehearse_read_overflow(struct sg_rehearse *rehearse, const char *places)
     struct sg_conf conf;
     int length = snprintf(setting, sizeof setting, "overflow:%s", places);
     sg_conf_init(&conf);
-    if (length >= (int)sizeof setting || strchr(places, ',') ||
+    if (length >= (int)sizeof setting || strchr(places, ':') ||
         sg_conf_apply(&conf, SG_CONF_ARGUMENT, setting, NULL, NULL))
-        return sg_tool_usage(rehearse->verb, "--overflow takes host=SIZE, such as host=4GiB, not \"%s\"", places);
-    rehearse->overflow = conf.overflow_host ? setting : NULL;
+        return sg_tool_usage(rehearse->verb,
+            "--overflow takes host=SIZE, such as host=4GiB, peer, peer=SIZE, or peer and host with a comma, not \"%s\"",
+            places);
+    rehearse->overflow = sg_conf_overflows(&conf) ? setting : NULL;
+    rehearse->overflow_peer = conf.overflow.peer;
+    rehearse->overflow_where = !conf.overflow.peer   ? "of the host's memory"
+                               : !conf.overflow.host ? "on another device"
+                                                     : "elsewhere";
     return 0;
 }
 
@@ -55,7 +62,7 @@ void sg_rehearse_print_bill(const struct sg_rehearse *rehearse, const struct sg_
     char size[SG_SIZE_TEXT];
     bool estimated;
     double seconds = sg_rehearse_bill(rehearse, card, &estimated);
-    printf("%s of the host's memory", sg_size_format(far->peak_bytes, size));
+    printf("%s %s", sg_size_format(far->peak_bytes, size), rehearse->overflow_where);
     if (far->of_steps)
         printf(" in %" PRIu64 " of %" PRIu64 " step%s", far->steps, far->of_steps, sg_plural(far->of_steps));
     printf(", %s %.3g %s%s at %.3g GB/s", estimated ? "estimated at" : "about", seconds < 1 ? seconds * 1e3 : seconds,

@@ -44,7 +44,7 @@ struct sg_rehearse_held {
     struct sg_roles roles;
 };
 
-/* Memory of a run that lay in the host's, by the option overflow, and what work has touched of it. */
+/* Memory of a run that lay elsewhere, by the option overflow, and what work has touched of it. */
 struct sg_rehearse_overflow {
     struct sg_far far;
     uint64_t link_bytes; /* touched over the link, as far as it is known */
@@ -125,6 +125,8 @@ struct sg_rehearse {
     const char *list;          /* as the user wrote --card; NULL */
     int devices;               /* of each card in the machine */
     char *overflow;            /* setting with which cards are tried that are too small; NULL: none are */
+    bool overflow_peer;        /* it names another device */
+    const char *overflow_where; /* "of the host's memory", or what it names */
     struct sg_rehearse_rate rate;
     struct sg_budget *budget;        /* NULL: nobody asks for one */
     struct sg_rehearse_overflow far; /* of the process whose work touched most of it; read where `overflow` is set */

@@ -313,7 +313,7 @@ static int try_overflow(struct true_size *at)
         if (card->fits || card->open)
             continue;
         rest.bytes -= card->margin < card->bytes / 2 ? card->margin : 0;
-        status = run_on(at, &rest, "may do with part of the memory in the host's", SG_REHEARSE_AS_IS);
+        status = run_on(at, &rest, "may do with part of the memory elsewhere", SG_REHEARSE_AS_IS);
         if (status || rehearse->interrupted || at->trial->ooms || !sg_rehearse_has_ended_well(rehearse, at->trial))
             break;
         card->overflow = at->trial->far;

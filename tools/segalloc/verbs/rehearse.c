@@ -156,6 +156,14 @@ static int read_with(struct sg_rehearse *rehearse, const struct more_options *mo
     return 0;
 }
 
+/* Another device is one that the command sees too. */
+static int check_overflow(const struct sg_rehearse *rehearse)
+{
+    if (rehearse->overflow_peer && rehearse->devices < 2)
+        return sg_tool_usage(rehearse->verb, "--overflow peer needs another device: --devices 2");
+    return 0;
+}
+
 /* A budget is of one program. */
 static int begin_budget(struct sg_rehearse *rehearse, struct more_options *more)
 {
@@ -571,6 +579,8 @@ int sg_verb_rehearse(int argc, char **argv)
         status = sg_tool_usage(rehearse.verb, "--rate is of --with and of --overflow");
     if (status == 0)
         status = sg_rehearse_read_rate(rehearse.verb, more.rate, &rehearse.rate);
+    if (status == 0)
+        status = check_overflow(&rehearse);
     if (status == 0)
         status = begin_budget(&rehearse, &more);
     if (status == 0 && more.values)
