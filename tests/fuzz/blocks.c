@@ -47,7 +47,7 @@ void play_allocate(const struct fuzz_op *op)
         .has_stream = known,
         .stream = known ? play_stream_handle(stream) : NULL,
         .sync = SG_FREE_SYNC_STREAM,
-        .overflow = play.conf.overflow_host && op->block % 4};
+        .overflow = sg_conf_overflows(&play.conf) && op->block % 4};
     CUdeviceptr address = 0;
     play.asked = op->bytes;
     struct verify_aliases before = verify_aliases_now(device);
@@ -61,6 +61,8 @@ void play_allocate(const struct fuzz_op *op)
         if (address)
             books_breaks("an output is changed by a call that failed");
         verify_refused(device, op->bytes, &tag);
+        if (op->block % 2)
+            (void)sg_core_return_from(play.core, device);
         return;
     }
     play_digest(address);

@@ -128,6 +128,21 @@ static void draw_splitting(void)
         conf_number("max_non_split_rounding_mb", 80 + below(200));
 }
 
+/* The places of overflow: the host, another device, or both. */
+static void draw_overflow(void)
+{
+    char places[80] = "", host[40];
+    bool peer = the.setup.devices > 1 && one_in(2);
+    snprintf(host, sizeof host, "%shost=%lluB", peer ? "," : "", (unsigned long long)(the.setup.total / (1 + below(6))));
+    if (peer && one_in(2))
+        snprintf(places, sizeof places, "peer");
+    else if (peer)
+        snprintf(places, sizeof places, "peer=%lluB", (unsigned long long)(the.setup.total / (2 + below(6))));
+    if (!peer || one_in(2))
+        snprintf(places + strlen(places), sizeof places - strlen(places), "%s", host);
+    conf("overflow", places);
+}
+
 /* Texts that the configuration takes; what it is about is told from the names. */
 static void draw_conf(void)
 {
@@ -158,11 +173,8 @@ static void draw_conf(void)
     if (one_in(10))
         conf("limit_visible", "True");
     draw_splitting();
-    if (one_in(1)) {
-        char host[40];
-        snprintf(host, sizeof host, "host=%lluB", (unsigned long long)(the.setup.total / (1 + below(6))));
-        conf("overflow", host);
-    }
+    if (one_in(3))
+        draw_overflow();
     the.setup.conf = the.conf;
 }
 

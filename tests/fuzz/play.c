@@ -90,11 +90,27 @@ static void on_unmap(CUdeviceptr address, uint64_t bytes)
     }
 }
 
+/* The other device, with what nobody uses of it but for 1/16. */
+static bool find_neighbour(int device, uint64_t peers, uint64_t among, int *ret_device, uint64_t *ret_room)
+{
+    int other = 1 - device;
+    uint64_t used = books_used(other) + play.setup->total / 16;
+    (void)peers;
+    if (play.setup->devices < 2 || !(among >> other & 1))
+        return false;
+    *ret_device = other;
+    *ret_room = play.setup->total > used ? play.setup->total - used : 0;
+    return true;
+}
+
 static void make_core(void)
 {
     const struct fuzz_setup *setup = play.setup;
     struct sg_core_params params = {.conf = &play.conf,
-        .callbacks = {.now_ns = now_ns, .record_begin = record_begin, .record_end = record_end},
+        .callbacks = {.now_ns = now_ns,
+            .record_begin = record_begin,
+            .record_end = record_end,
+            .neighbour = find_neighbour},
         .driver = setup->older ? &books_older_driver : &books_driver};
     sg_conf_init(&play.conf);
     if (sg_conf_apply(&play.conf, SG_CONF_ARGUMENT, setup->conf, NULL, NULL))

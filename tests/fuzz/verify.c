@@ -84,17 +84,26 @@ static const char *mappings_broken(const struct sg_device *device, const struct 
     return NULL;
 }
 
+/* Bytes of a device that are pages of another one. There are two devices at most. */
+static uint64_t guests_of(int ordinal)
+{
+    const struct sg_device *other = play.setup->devices > 1 ? sg_device_known(play.core, 1 - ordinal) : NULL;
+    return other ? other->accounts.usage.overflow_peer.now : 0;
+}
+
 static void verify_handles(const struct sg_device *device, const struct sg_check_sums *sums, enum sg_check_depth depth)
 {
     struct books_sums books = books_sums(device->ordinal);
-    uint64_t far = device->accounts.usage.overflow.now, near = sums->mapped - far;
+    uint64_t far = device->accounts.usage.overflow.now, peer = device->accounts.usage.overflow_peer.now;
+    uint64_t here = sums->mapped - far + guests_of(device->ordinal);
     if (!books_left()) {
-        MUST(books.handle_bytes == near, "handles that were made are neither held nor released");
-        MUST(books.mapped_bytes == near + sums->old, "there are mappings that the core knows nothing of");
-        MUST(books.used == near, "more of the card is in use than the core believes");
+        MUST(books.handle_bytes == here, "handles that were made are neither held nor released");
+        MUST(books.mapped_bytes == here + sums->old, "there are mappings that the core knows nothing of");
+        MUST(books.used == here, "more of the card is in use than the core believes");
     }
-    MUST(books.handle_bytes >= near && books.used >= near, "the core has pages that were released");
-    MUST(far <= play.conf.overflow_host, "more of the host's memory is taken than may be");
+    MUST(books.handle_bytes >= here && books.used >= here, "the core has pages that were released");
+    MUST(far - peer <= play.conf.overflow.host, "more of the host's memory is taken than may be");
+    MUST(peer <= play.conf.overflow.peer, "more of another device's memory is taken than may be");
     for (uint32_t i = 0; depth >= SG_CHECK_TABLES && i < device->regions.count; i++) {
         const char *broken = mappings_broken(device, device->regions.region[i]);
         MUST(!broken, broken);
@@ -143,7 +152,7 @@ static void verify_host(void)
     uint64_t far = 0;
     for (int i = 0; i < play.setup->devices; i++) {
         const struct sg_device *device = sg_device_known(play.core, i);
-        far += device ? device->accounts.usage.overflow.now : 0;
+        far += device ? device->accounts.usage.overflow.now - device->accounts.usage.overflow_peer.now : 0;
     }
     struct books_sums books = books_sums(BOOKS_HOST);
     MUST(books_left() || (books.handle_bytes == far && books.mapped_bytes == far), "pages of the host's are lost");
@@ -198,7 +207,10 @@ void verify_made(int ordinal, uint64_t page_bytes)
     uint64_t asked = play.asked ? sg_roundup(play.conf.roundup_divisions, play.asked) : 0;
     uint64_t most = play.asked ? asked + 2 * page_bytes : play.setup->granularity;
     MUST(books_left() || books.unmapped_bytes <= most, "more pages are made than a block needs");
-    MUST(!device || books_left() || books.handle_bytes <= device->capacity_bytes, "pages are made beyond the limit");
+    uint64_t guests = guests_of(ordinal) +
+                      (play.conf.overflow.peer ? books.unmapped_bytes : 0); /* which may be in hand */
+    MUST(!device || books_left() || books.handle_bytes <= device->capacity_bytes + guests,
+        "pages are made beyond the limit");
 }
 
 struct verify_aliases verify_aliases_now(int ordinal)
