@@ -103,7 +103,7 @@ class Overflow(unittest.TestCase):
 
     def test_the_neighbour_comes_first_on_itself(self):
         """Idle pages of device 0 on device 1 go back when that one lacks memory."""
-        self.run_it(LACKS + " d- device=1 e+964", "overflow:peer,host=200MiB", TWO)
+        self.run_it("a+960 d+60 d- device=1 e+950", "overflow:peer,host=200MiB,limit:975MiB", TWO)
         figures = self.said("report", self.path)["devices"]
         self.assertEqual([device["statistics"]["overflow_blocks"] for device in figures], [1, 0])
         self.assertEqual(figures[0]["statistics"]["overflow_bytes"], 0)
