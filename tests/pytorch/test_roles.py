@@ -29,11 +29,15 @@ ROWS = {"parameter": (["parameter"], ["Parameter"]), "buffer": (["buffer"], ["Bu
 
 
 def at_peak(*command):
-    """The roles at the peak of a program, and that peak."""
+    """The roles at the peak of a program, and that peak. A thread of PyTorch's backward pass may let go of Python's objects while Python ends,
+    and ends the process by that (pytorch#38228). On a busy machine it comes so late now and then, and the program is run again."""
     with tempfile.TemporaryDirectory() as folder:
         trace = os.path.join(folder, "trace")
-        done = subprocess.run([SEGALLOC, "run", "-q", "--sim", "24GiB", "--sites", "-o", trace, "--", PYTHON, PROGRAMS, *command], env=ENVIRONMENT,
-                              capture_output=True, text=True, timeout=600, check=False)
+        for _ in range(3):
+            done = subprocess.run([SEGALLOC, "run", "-q", "-f", "--sim", "24GiB", "--sites", "-o", trace, "--", PYTHON, PROGRAMS, *command],
+                                  env=ENVIRONMENT, capture_output=True, text=True, timeout=600, check=False)
+            if "terminate called without an active exception" not in done.stderr:
+                break
         if done.returncode:
             raise AssertionError(done.stderr)
         report = json.loads(subprocess.run([SEGALLOC, "report", "--json", trace], check=True, env=ENVIRONMENT, stdout=subprocess.PIPE).stdout)
