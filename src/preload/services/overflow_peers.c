@@ -2,12 +2,13 @@
 
 #include <stdatomic.h>
 
-#include "core/tuning.h"
 #include "inspect/core_state.h"
 #include "process/process.h"
 #include "services/trim.h"
 #include "track/context_pins.h"
 #include "track/contexts.h"
+
+enum { RESERVE_SHARE = 16 }; /* of all that the neighbour has: its own program grows too */
 
 static struct {
     _Atomic uint64_t asked;                   /* bit by ordinal: `reached` is known */
@@ -73,7 +74,7 @@ static uint64_t peers_spare(struct sg_core *core, int device, CUcontext context)
         return 0;
     bool known = sg_process_driver()->mem_info(&available, &total) == CUDA_SUCCESS;
     sg_context_unpin_current(use);
-    uint64_t reserve = total / SG_OVERFLOW_PEER_RESERVE, allowed = known ? peers_allowed(core, device, total) : 0;
+    uint64_t reserve = total / RESERVE_SHARE, allowed = known ? peers_allowed(core, device, total) : 0;
     uint64_t spare = known && available > reserve ? available - reserve : 0;
     return spare < allowed ? spare : allowed;
 }

@@ -2,8 +2,8 @@
    (core/remap/overflow.h).
 
    Nouns. A device *reaches* another one if its work reads, writes and does atomics there natively. The
-   *neighbour* is one that it reaches. Memory *to spare* is free there, but for the reserve: the part
-   1/SG_OVERFLOW_PEER_RESERVE of all that it has. The option `limit` holds too.
+   *neighbour* is one that it reaches. Memory *to spare* is free there, but for the reserve: a sixteenth
+   of all that it has. The option `limit` holds too.
 
    Why. Only a context of a device says what is free there. A pin of a context may wait, which it must not under
    a lock of the core. So the look comes before the core is asked, and the core takes what was found.
