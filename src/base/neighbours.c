@@ -12,6 +12,7 @@
 #include <unistd.h>
 
 #include "clock.h"
+#include "proc_stat.h"
 #include "wrap.h"
 
 #define MAGIC UINT64_C(0x31306e6769656e73) /* "sneign01": changes with the layout */
@@ -37,18 +38,9 @@ static uint64_t process_start_of(pid_t pid)
 {
     char path[48], text[1024];
     snprintf(path, sizeof path, "/proc/%ld/stat", (long)pid);
-    int file = open(path, O_RDONLY | O_CLOEXEC);
-    ssize_t length = file < 0 ? -1 : read(file, text, sizeof text - 1);
-    if (file >= 0)
-        close(file);
-    if (length <= 0)
+    const char *at = sg_proc_stat_read(path, text, sizeof text); /* field 3 */
+    if (!at || *at == 'Z' || *at == 'X')
         return 0;
-    text[length] = '\0';
-    /* "4711 (a name) S 1 …": the name may hold blanks and brackets, so fields are counted from the last bracket on. */
-    char *at = strrchr(text, ')');
-    if (!at || at[1] != ' ' || at[2] == 'Z' || at[2] == 'X')
-        return 0;
-    at += 2; /* field 3 */
     for (int field = 3; field < 22 && at; field++) {
         at = strchr(at, ' ');
         at = at ? at + 1 : NULL;

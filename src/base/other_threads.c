@@ -5,32 +5,25 @@
 #include <fcntl.h>
 #include <stdio.h>
 #include <stdlib.h>
-#include <string.h>
 #include <sys/syscall.h>
 #include <time.h>
 #include <unistd.h>
 
 #include "clock.h"
+#include "proc_stat.h"
 #include "rest.h"
 
 /* A thread may sleep for a lock that another one holds, who is kept from running. Then it runs again when that one has been
    seen to, so all are looked at this often: a chain of so many. */
 enum { RUN_NS = 50000, REST_NS = 20000, LOOKS = 3 };
 
-/* The letter of a thread's state, field 3 of /proc/self/task/TID/stat; 0: it has ended. Source: proc(5). */
+/* The letter of a thread's state, 0: it has ended. */
 static char thread_state(long thread)
 {
     char path[64], text[256]; /* the name before it has 64 bytes at most */
     snprintf(path, sizeof path, "/proc/self/task/%ld/stat", thread);
-    int file = open(path, O_RDONLY | O_CLOEXEC);
-    ssize_t length = file < 0 ? -1 : read(file, text, sizeof text - 1);
-    if (file >= 0)
-        close(file);
-    if (length <= 0)
-        return 0;
-    text[length] = '\0';
-    const char *end = strrchr(text, ')'); /* the name may hold brackets */
-    return end && end[1] == ' ' ? end[2] : 0;
+    const char *state = sg_proc_stat_read(path, text, sizeof text);
+    return state ? *state : 0;
 }
 
 /* The nanoseconds that a thread has run; 0: it has ended. The kernel's name of that clock is what

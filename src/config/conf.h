@@ -81,13 +81,13 @@ enum sg_option {
     SG_OPTION_COUNT
 };
 
-/* The values in force, in base units: bytes, fractions, seconds. options.def says what each means. */
 /* The option overflow: bytes of other memory that a device may have. 0: none of that place; of `peer`, SG_AUTO:
    as many as another device has to spare. */
 struct sg_conf_overflow {
     uint64_t peer, host;
 };
 
+/* The values in force, in base units: bytes, fractions, seconds. options.def says what each means. */
 struct sg_conf {
     bool expandable_segments;
     uint64_t max_split_size;          /* bytes; 0: no limit */

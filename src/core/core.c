@@ -255,20 +255,11 @@ size_t sg_core_trim(struct sg_core *core, int ordinal, size_t keep)
     return given;
 }
 
-/* True if a device has pages on another one. */
-static bool has_peer_pages(struct sg_device *device)
-{
-    sg_device_lock(device);
-    bool has = device->accounts.usage.overflow_peer.now > 0;
-    sg_device_unlock(device);
-    return has;
-}
-
 /* Gives a device's idle pages on `neighbour` back. The record comes with the look, and a replay begins with it. */
 static size_t return_from(struct sg_device *device, int neighbour)
 {
     bool replays = device->core->replay != NULL;
-    if (!device->granularity || (!replays && !has_peer_pages(device)))
+    if (!device->granularity || (!replays && !sg_device_has_peer_pages(device)))
         return 0;
     sg_device_ask(device, SG_ASK_FENCE);
     sg_replay_grow_lock(device);

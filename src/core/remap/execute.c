@@ -377,10 +377,8 @@ uint64_t sg_device_give_back_place_growing(struct sg_device *device, enum sg_pla
     return given;
 }
 
-/* True if the device has pages on another one. Their number changes under `grow`. */
-static bool has_peer_pages_growing(struct sg_device *device) SG_REQUIRES(grow)
+bool sg_device_has_peer_pages(struct sg_device *device)
 {
-    SG_ASSERT_HELD(&device->growth.grow);
     sg_device_lock(device);
     bool has = device->accounts.usage.overflow_peer.now > 0;
     sg_device_unlock(device);
@@ -391,7 +389,7 @@ void sg_device_give_back_far_growing(struct sg_device *device)
 {
     SG_ASSERT_HELD(&device->growth.grow);
     for (enum sg_place place = SG_PLACE_HOST; place > SG_PLACE_NEAR; place--)
-        if (place == SG_PLACE_HOST || has_peer_pages_growing(device))
+        if (place == SG_PLACE_HOST || sg_device_has_peer_pages(device))
             (void)sg_device_give_back_place_growing(device, place);
 }
 

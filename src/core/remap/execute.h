@@ -46,6 +46,9 @@ uint64_t sg_device_give_back_growing(struct sg_device *device, uint64_t bytes) S
 /* Gives all idle pages of a place back. Returns their bytes. Takes `lock` for moments. */
 uint64_t sg_device_give_back_place_growing(struct sg_device *device, enum sg_place place) SG_REQUIRES(grow);
 
+/* True if a device has pages on another one. Their number changes under `grow` alone. Takes `lock`. */
+bool sg_device_has_peer_pages(struct sg_device *device);
+
 /* Gives all idle far pages back (overflow.h), the host's first. Takes `lock` for moments. */
 void sg_device_give_back_far_growing(struct sg_device *device) SG_REQUIRES(grow);
 
